@@ -2,7 +2,8 @@
 /* The simulator: a training job, its loader, a source and a cache in virtual time, so that a user
  * can know before the job starts what memory and a drive would buy. Pure: no clock, no I/O besides
  * what an order reads; the same parameters and seed give the same result. Policy "clairfs" is the
- * daemon's own plan, the same object code. The model: src/sim/README.md. */
+ * daemon's own plan and the deciding half of its drive, the same object code. The model:
+ * src/sim/README.md. */
 #ifndef CLAIRFS_SIM_H
 #define CLAIRFS_SIM_H
 

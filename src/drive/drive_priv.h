@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside of the drive: the planner thread around the deciding half (step.h), and the threads that carry
+/* Inside of the drive: the planner thread around the deciding half (clairfs/step.h), and the threads that carry
  * out what may take long. Locks: order_mu, then ask_mu; status_mu is a leaf. None is held over a call
  * of the cache, but order_mu over news_ask, which is a leaf. */
 #ifndef CLAIRFS_DRIVE_PRIV_H
@@ -15,9 +15,8 @@
 #include "clairfs/dataset/units.h"
 #include "clairfs/drive.h"
 #include "clairfs/metrics/trace.h"
+#include "clairfs/step.h"
 #include "clairfs/tier.h"
-
-#include "step.h"
 
 enum { STAGERS_MAX = 8, WRITERS = 4 };
 

@@ -1,60 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Policy "clairfs": the daemon's plan (the same object code) with a model of everything around it.
- * Reads become OPENED events at once; the plan decides in rounds at least a millisecond apart, as
- * the daemon's planner thread does. FETCH asks the source or the store, STAGE takes a stager's time
- * and is served first come first served, PIN writes to the store, EPOCH takes as long as computing
- * an epoch does.
- *
- * A sample that is read before it was asked for stays in memory as long as there is room that the
- * plan does not use (plain), as in the daemon; a FETCH of it asks nobody then. The asserts are the
- * plan's contract, checked from outside. */
+/* Policy "clairfs": the daemon's plan and the deciding half of its drive (the same object code), whose
+ * hands are a model of everything around them. Reads become OPENED events at once; rounds are at least
+ * a millisecond apart, as those of the daemon's planner thread. What is done about its actions is in hands.c.
+ */
 #include <errno.h>
 
-#include "cached.h"
-#include "clairfs/plan.h"
 #include "clairfs/tape.h"
+#include "hands.h"
 
 #define ROUND_NS NS_PER_MS
-#define PAGE 4096u
-#define STAGERS 2.0
-#define STAGE_NS 20e3 /* per sample, and per byte: two GB/s */
-#define STAGE_NS_PER_BYTE 0.5
-#define EPOCH_NS 25ull /* per sample: a shuffle and its inverse */
 #define INFLIGHT_MIN 4u
-#define AHEAD 16u /* samples whose state is brought near the processor */
-
-struct staging {
-	uint64_t at_ns;
-	uint32_t sample;
-};
-
-struct taking {
-	uint32_t sample;
-	int status;
-};
-
-/* The answer to EPOCH. */
-struct computing {
-	struct order_epoch *epoch; /* NULL: none */
-	uint64_t number, at;
-	uint32_t version;
-};
-
-struct clairfs {
-	struct plan *plan;
-	uint64_t round_at, last_round;
-	double stager_free;
-	struct staging *staging; /* ring */
-	uint32_t staging_size, staging_head, staging_count;
-	uint64_t room, planned_bytes, plain_bytes; /* in pages; of the plan, of nobody */
-	struct arrivals *plain;                    /* oldest first */
-	struct taking *there;                      /* FETCHes that ask nobody; [2 * inflight] */
-	uint32_t n_there;
-	uint64_t reads;
-	struct computing epoch[PLAN_JOBS];
-	struct order_info *info; /* [jobs] in units */
-	uint64_t **bits;         /* [jobs] of these */
-};
 
 static void clairfs_schedule(struct model *m, uint64_t at)
 {
@@ -71,61 +26,77 @@ static void clairfs_tell(struct model *m, const struct plan_event *ev)
 {
 	struct clairfs *c = m->state;
 
-	plan_event(c->plan, m->run->now, ev);
+	step_event(&c->step, m->run->now, ev);
 	clairfs_schedule(m, m->run->now);
 }
 
-/* The orders in units, as the plan is told of them. */
-static int clairfs_infos(struct clairfs *c, const struct sim_setup *s)
+/* The orders of all jobs but the first. */
+static int clairfs_add_jobs(struct clairfs *c, const struct sim_setup *s)
 {
 	int rc = 0;
 
-	c->info = calloc(s->p.jobs, sizeof(*c->info));
-	c->bits = calloc(s->p.jobs, sizeof(*c->bits));
-	if (!c->info || !c->bits)
-		return -ENOMEM;
-	for (uint64_t j = 0; j < s->p.jobs && rc == 0; j++) {
-		c->info[j] = *order_info(s->order[j]);
-		if (s->map.first)
-			rc = order_info_expand(order_info(s->order[j]), &s->map, &c->info[j],
-					       &c->bits[j]);
+	for (uint64_t j = 1; j < s->p.jobs && rc == 0; j++) {
+		struct order_ref *order = order_ref_new(s->order[j], &s->map, false);
+		uint32_t id;
+
+		rc = order ? step_add_order(&c->step, &order, STEP_NO_JOB, 0, &id) : -ENOMEM;
+		order_ref_put(order); /* left there when it was not taken */
 	}
 	return rc;
+}
+
+/* The plan with the order of the first job, and all that decides with it. */
+static int clairfs_make_step(struct clairfs *c, const struct sim_setup *s)
+{
+	uint32_t inflight = (uint32_t)s->p.inflight;
+	struct order_ref *order = order_ref_new(s->order[0], &s->map, false);
+	struct plan_params params = { .n = s->n,
+				      .size = s->size,
+				      .arena_bytes = s->cache_bytes,
+				      .spare_bytes = plan_spare_bytes(s->cache_bytes),
+				      .stage_bytes = s->stage_bytes,
+				      .store_bytes = s->store_bytes,
+				      .inflight_min = MIN(INFLIGHT_MIN, inflight),
+				      .inflight_max = inflight };
+	struct step_params step = { .order = order,
+				    .hands = &c->hands,
+				    .n = s->n,
+				    .arena_bytes = s->cache_bytes,
+				    .stage_bytes = s->stage_bytes };
+	int rc;
+
+	if (!order)
+		return -ENOMEM;
+	params.order = &order->info;
+	rc = plan_new(&params, &step.plan);
+	if (rc == 0 && s->p.tape)
+		rc = tape_record(s->p.tape, step.plan, &params);
+	if (rc < 0) {
+		plan_free(step.plan);
+		order_ref_put(order);
+		return rc;
+	}
+	rc = step_init(&c->step, &step, 0);
+	return rc < 0 ? rc : clairfs_add_jobs(c, s);
 }
 
 static int clairfs_init(struct model *m, struct err *err)
 {
 	const struct sim_setup *s = m->run->s;
-	uint64_t arena = s->cache_bytes;
-	uint32_t inflight = (uint32_t)s->p.inflight;
 	struct clairfs *c = calloc(1, sizeof(*c));
-	struct plan_params params = { .n = s->n,
-				      .size = s->size,
-				      .order = NULL,
-				      .arena_bytes = arena,
-				      .spare_bytes = plan_spare_bytes(arena),
-				      .stage_bytes = s->stage_bytes,
-				      .store_bytes = s->store_bytes,
-				      .inflight_min = MIN(INFLIGHT_MIN, inflight),
-				      .inflight_max = inflight };
 	int rc;
 
 	m->state = c;
 	if (!c)
 		return -ENOMEM;
+	c->hands = clairfs_hands;
+	c->hands.ctx = m;
 	c->round_at = UINT64_MAX;
-	c->room = ALIGN_DOWN(arena + params.spare_bytes, PAGE);
-	c->there = calloc(2 * inflight, sizeof(*c->there));
+	c->room = ALIGN_DOWN(s->cache_bytes + plan_spare_bytes(s->cache_bytes), PAGE);
+	c->there = calloc(2 * s->p.inflight, sizeof(*c->there));
 	rc = c->there ? arrivals_new(s->n, (void **)&c->plain) : -ENOMEM;
 	if (rc == 0)
-		rc = clairfs_infos(c, s);
-	params.order = c->info;
-	if (rc == 0)
-		rc = plan_new(&params, &c->plan);
-	if (rc == 0 && s->p.tape)
-		rc = tape_record(s->p.tape, c->plan, &params);
-	for (uint64_t j = 1; j < s->p.jobs && rc >= 0; j++)
-		rc = plan_add_job(c->plan, &c->info[j]);
+		rc = clairfs_make_step(c, s);
 	if (rc == -ENOSPC)
 		return err_set(err, rc, "--jobs: policy clairfs plans for %d jobs at most",
 			       PLAN_JOBS);
@@ -141,178 +112,16 @@ static void clairfs_fini(struct model *m)
 
 	if (!c)
 		return;
-	if (c->plan)
-		plan_free(c->plan);
+	step_fini(&c->step);
 	for (uint32_t j = 0; j < PLAN_JOBS; j++)
 		order_epoch_free(c->epoch[j].epoch);
-	for (uint64_t j = 0; c->bits && j < m->run->s->p.jobs; j++)
-		free(c->bits[j]);
-	free(c->bits);
-	free(c->info);
 	arrivals_free(c->plain);
 	free(c->there);
 	free(c->staging);
 	free(c);
 }
 
-static uint64_t paged(const struct model *m, uint32_t sample)
-{
-	return MAX(ALIGN_UP(setup_size(m->run->s, sample), PAGE), PAGE);
-}
-
-static void plain_remove(struct model *m, uint32_t sample)
-{
-	struct clairfs *c = m->state;
-
-	assert(m->where[sample] & PLAIN);
-	m->where[sample] &= ~(uint32_t)PLAIN;
-	c->plain_bytes -= paged(m, sample);
-	arrivals_remove(c->plain, sample);
-}
-
-/* False: what the plan has leaves no room. */
-static bool plain_make_room(struct model *m, uint64_t bytes)
-{
-	struct clairfs *c = m->state;
-
-	while (c->planned_bytes + c->plain_bytes + bytes > c->room && c->plain_bytes)
-		plain_remove(m, arrivals_first(c->plain));
-	return c->planned_bytes + c->plain_bytes + bytes <= c->room;
-}
-
-static void plain_add(struct model *m, uint32_t sample)
-{
-	struct clairfs *c = m->state;
-
-	if (!plain_make_room(m, paged(m, sample)))
-		return;
-	m->where[sample] |= PLAIN;
-	c->plain_bytes += paged(m, sample);
-	arrivals_append(c->plain, sample);
-}
-
-static void clairfs_take(struct model *m, uint32_t sample, int status)
-{
-	struct clairfs *c = m->state;
-
-	assert(c->n_there < 2 * m->run->s->p.inflight);
-	c->there[c->n_there++] = (struct taking){ sample, status };
-}
-
-static void clairfs_fetch(struct model *m, const struct plan_action *a)
-{
-	struct clairfs *c = m->state;
-	uint32_t *where = &m->where[a->unit.v], req;
-	bool is_there = (*where & PLAIN) != 0;
-
-	assert(!(*where & IN_CACHE) && a->is_pinned == ((*where & IN_STORE) != 0));
-	if (is_there)
-		plain_remove(m, a->unit.v);
-	c->planned_bytes += paged(m, a->unit.v);
-	plain_make_room(m, 0);
-	if (is_there) {
-		*where |= IN_CACHE;
-		clairfs_take(m, a->unit.v, 0);
-		return;
-	}
-	if (*where & FETCHING) { /* for a reader who is waiting */
-		struct request *under_way = &m->run->request[where_request(*where)];
-
-		assert(!under_way->is_planned && under_way->kind == REQ_DEMAND);
-		under_way->is_planned = true;
-		return;
-	}
-	if (a->is_adopted) {
-		c->planned_bytes -= paged(m, a->unit.v);
-		clairfs_take(m, a->unit.v, -EAGAIN);
-		return;
-	}
-	req = run_request(m, a->job, a->unit.v, REQ_AHEAD, a->is_pinned);
-	if (req != NONE)
-		*where = (*where & IN_STORE) | FETCHING | req << WHERE_SHIFT;
-}
-
-static bool staging_grow(struct clairfs *c)
-{
-	uint32_t size = c->staging_size * 2 + 1024;
-	struct staging *bigger = calloc(size, sizeof(*bigger));
-
-	if (!bigger)
-		return false;
-	for (uint32_t i = 0; i < c->staging_count; i++)
-		bigger[i] = c->staging[(c->staging_head + i) % c->staging_size];
-	free(c->staging);
-	c->staging = bigger;
-	c->staging_size = size;
-	c->staging_head = 0;
-	return true;
-}
-
-static void clairfs_stage(struct model *m, uint32_t sample)
-{
-	struct clairfs *c = m->state;
-	double took = STAGE_NS + STAGE_NS_PER_BYTE * (double)setup_size(m->run->s, sample);
-
-	assert(m->where[sample] & IN_CACHE);
-	if (c->staging_count == c->staging_size && !staging_grow(c)) {
-		run_fail(m->run, -ENOMEM);
-		return;
-	}
-	c->stager_free = MAX(c->stager_free, (double)m->run->now) + took / STAGERS;
-	c->staging[(c->staging_head + c->staging_count++) % c->staging_size] =
-		(struct staging){ (uint64_t)c->stager_free, sample };
-	m->where[sample] |= STAGING;
-}
-
-static void clairfs_epoch(struct model *m, const struct plan_action *a)
-{
-	struct clairfs *c = m->state;
-	const struct order *order = m->run->s->order[a->job];
-	struct computing *e = &c->epoch[a->job];
-	int rc;
-
-	assert(!e->epoch);
-	rc = order_epoch_new(order, a->epoch, &e->epoch, m->run->err);
-	if (rc == 0 && m->run->s->map.first) {
-		struct order_epoch *samples = TAKE(e->epoch);
-
-		rc = order_epoch_expand(samples, order_info(order), &m->run->s->map, &e->epoch);
-		order_epoch_free(samples);
-	}
-	if (rc < 0) {
-		run_fail(m->run, rc);
-		return;
-	}
-	e->number = a->epoch;
-	e->version = a->version;
-	e->at = m->run->now + EPOCH_NS * m->run->s->n;
-}
-
-static void clairfs_act(struct model *m, const struct plan_action *a)
-{
-	struct clairfs *c = m->state;
-
-	switch (a->kind) {
-	case PLAN_ACT_FETCH:
-		clairfs_fetch(m, a);
-		break;
-	case PLAN_ACT_STAGE:
-		clairfs_stage(m, a->unit.v);
-		break;
-	case PLAN_ACT_DROP:
-		assert(m->where[a->unit.v] & IN_CACHE);
-		m->where[a->unit.v] &= IN_STORE | STAGED; /* what was pushed stays in the kernel */
-		c->planned_bytes -= paged(m, a->unit.v);
-		break;
-	case PLAN_ACT_PIN:
-		assert(m->where[a->unit.v] & IN_CACHE && !(m->where[a->unit.v] & IN_STORE));
-		run_request(m, a->job, a->unit.v, REQ_PIN, true);
-		break;
-	case PLAN_ACT_EPOCH:
-		clairfs_epoch(m, a);
-		break;
-	}
-}
+/* --- rounds --- */
 
 /* What was pushed by now, what was there already, and the epoch that was computed. */
 static void clairfs_answer(struct model *m)
@@ -332,7 +141,7 @@ static void clairfs_answer(struct model *m)
 		c->staging_count--;
 		if (*where & STAGING)
 			*where = (*where & ~(uint32_t)STAGING) | STAGED;
-		plan_event(c->plan, m->run->now, &ev);
+		step_event(&c->step, m->run->now, &ev);
 	}
 	while (c->n_there) {
 		struct taking t = c->there[--c->n_there];
@@ -340,7 +149,7 @@ static void clairfs_answer(struct model *m)
 		ev = (struct plan_event){ .kind = PLAN_EV_FETCHED,
 					  .unit = { t.sample },
 					  .status = t.status };
-		plan_event(c->plan, m->run->now, &ev);
+		step_event(&c->step, m->run->now, &ev);
 	}
 	for (uint32_t j = 0; j < m->run->n_jobs; j++) {
 		struct computing *e = &c->epoch[j];
@@ -352,24 +161,8 @@ static void clairfs_answer(struct model *m)
 					  .job = j,
 					  .version = e->version };
 		ev.order_epoch = TAKE(e->epoch);
-		plan_event(c->plan, m->run->now, &ev);
+		step_event(&c->step, m->run->now, &ev);
 	}
-}
-
-/* The states of a few samples are fetched from memory together. */
-static void clairfs_carry_out(struct model *m)
-{
-	struct clairfs *c = m->state;
-	struct plan_action a[AHEAD];
-	uint32_t n;
-
-	do {
-		for (n = 0; n < AHEAD && plan_next_action(c->plan, &a[n]); n++)
-			if (a[n].kind != PLAN_ACT_EPOCH)
-				__builtin_prefetch(&m->where[a[n].unit.v]);
-		for (uint32_t i = 0; i < n; i++)
-			clairfs_act(m, &a[i]);
-	} while (n == AHEAD);
 }
 
 static void clairfs_round(struct model *m)
@@ -383,8 +176,9 @@ static void clairfs_round(struct model *m)
 	c->last_round = now;
 	clairfs_answer(m);
 	do {
-		wake = plan_step(c->plan, now);
-		clairfs_carry_out(m);
+		wake = step_round(&c->step, now);
+		hands_carry_out(m);
+		step_look(&c->step, now);
 	} while (wake <= now && !m->run->rc);
 	if (c->n_there)
 		wake = now;
@@ -470,7 +264,7 @@ static void clairfs_done(struct model *m, uint32_t request)
 		ev.kind = PLAN_EV_FETCHED;
 	} else {
 		m->where[sample] &= IN_STORE;
-		plain_add(m, sample);
+		hands_keep_plain(m, sample);
 	}
 	if (ev.kind != PLAN_EV_DEMAND)
 		clairfs_tell(m, &ev);

@@ -88,6 +88,21 @@ static char *whole(const char *path, size_t *ret_size)
 	return text;
 }
 
+/* As in a mount: what decides there decides here. */
+static void a_simulated_job_that_is_over_leaves_the_plan(void)
+{
+	AUTO_FREE char *path = check_tmpfile("tape"), *text = NULL;
+	uint32_t left = 0;
+	size_t size;
+
+	CHECK(simulate("samples=200,sample_bytes=100K,batch=8,workers=2,epochs=2,jobs=3", path));
+	text = whole(path, &size);
+	for (const char *at = text; (at = strstr(at, "\nleave 0 ")); at++)
+		left++;
+	CHECK_U64(left, 2); /* the last one stays */
+	CHECK_INT(unlink(path), 0);
+}
+
 /* A tape that ends anywhere is that of a daemon that was killed. */
 static void a_tape_may_end_anywhere(void)
 {
@@ -150,6 +165,8 @@ static void lines_that_make_no_sense_are_refused(void)
 
 static const struct check_test tests[] = {
 	{ "simulated_jobs_replay", simulated_jobs_replay },
+	{ "a_simulated_job_that_is_over_leaves_the_plan",
+	  a_simulated_job_that_is_over_leaves_the_plan },
 	{ "a_tape_may_end_anywhere", a_tape_may_end_anywhere },
 	{ "lines_that_make_no_sense_are_refused", lines_that_make_no_sense_are_refused },
 };

@@ -2,9 +2,9 @@
 /*
  * One round of the drive: what is known goes into the plan, what the plan decides is sent, or answered
  * at once where there is nothing to send. Every action but DROP is answered by exactly one event. PURE:
- * see step.h.
+ * see clairfs/step.h.
  */
-#include "step.h"
+#include "step_priv.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ int step_init(struct step *s, const struct step_params *params, uint64_t now_ns)
 		step_fini(s);
 		return -ENOMEM;
 	}
-	if (s->hands->keeps_any(s->hands->ctx))
+	if (step_keeps_any(s))
 		s->kept_at = 0; /* what jobs before have left */
 	step_look(s, now_ns);
 	return 0;
@@ -101,8 +101,11 @@ static void feed_opened(struct step *s, struct unit_id unit, uint64_t now_ns)
 	const struct step_job *job = NULL;
 	struct step_place place;
 	struct plan_use use;
-	bool has_use = plan_last_use(s->plan, &use);
+	bool has_use;
 
+	if (!s->hands->opened && !s->hands->used)
+		return;
+	has_use = plan_last_use(s->plan, &use);
 	if (has_use)
 		job = step_job_at(s, use.job);
 	if (job)
@@ -111,7 +114,8 @@ static void feed_opened(struct step *s, struct unit_id unit, uint64_t now_ns)
 					     .pass = use.pass,
 					     .position = use.place,
 					     .length = use.places };
-	s->hands->opened(s->hands->ctx, unit, job ? &place : NULL);
+	if (s->hands->opened)
+		s->hands->opened(s->hands->ctx, unit, job ? &place : NULL);
 	if (has_use && s->hands->used)
 		use_opened(s, unit, &use, now_ns);
 }
@@ -138,7 +142,7 @@ void step_tick(struct step *s, uint64_t now_ns)
 {
 	static const struct plan_event ev = { .kind = PLAN_EV_PIN_ROOM };
 
-	if (s->all.is_pinning_over && s->hands->takes_more(s->hands->ctx))
+	if (s->all.is_pinning_over && s->hands->takes_more && s->hands->takes_more(s->hands->ctx))
 		plan_event(s->plan, now_ns, &ev);
 }
 
@@ -170,7 +174,7 @@ static void answer_at_once(struct step *s, const struct plan_action *action, int
 								.job = action->job,
 								.version = action->version,
 								.status = status };
-	if (status == -ENOMEM)
+	if (status == -ENOMEM && s->hands->no_memory)
 		s->hands->no_memory(s->hands->ctx);
 }
 

@@ -2,12 +2,13 @@
 /* The deciding half of the drive. PURE: no I/O, no threads, no clock; time is an argument. The plan says
  * what is wanted of samples; this says what is done about it now, with what is known beside the plan:
  * which uses are held back, what the store keeps, pages of jobs that are over, memory, and the jobs
- * whose orders are in force. What it asks and what it has done goes through a table of functions, which
- * the planner's thread fills (apply.c), and a test.
+ * whose orders are in force. What it asks and what it has done goes through a table of functions (hands).
+ * The daemon's planner thread has one (drive/apply.c), the simulator another (sim/clairfs.c), tests a
+ * third: all run this same object code.
  *
  * One plan is for as long as samples are read. All functions are for one thread. */
-#ifndef CLAIRFS_DRIVE_STEP_H
-#define CLAIRFS_DRIVE_STEP_H
+#ifndef CLAIRFS_STEP_H
+#define CLAIRFS_STEP_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -33,9 +34,11 @@ struct order_ref {
 	_Atomic uint32_t refs;
 	_Atomic bool is_over; /* no job has it any more: its epochs are not wanted */
 };
-/* map: borrowed. NULL: out of memory, and the order is the caller's still. */
+/* One reference, the caller's. map: borrowed, as the order where it is not owned. NULL: out of memory, and
+ * the order is the caller's still. Any thread. */
 struct order_ref *order_ref_new(struct order *order, const struct unit_map *map, bool is_owned);
-/* An epoch of it in units, as order_epoch_new otherwise. Any thread. */
+/* An epoch of it in units, the caller's; errors as order_epoch_new, with words. Any thread that has a
+ * reference. May take seconds. */
 int order_ref_epoch(const struct order_ref *ref, uint64_t epoch, struct order_epoch **ret,
 		    struct err *err) MUST_USE;
 void order_ref_put(struct order_ref *ref); /* NULL allowed; any thread */
@@ -57,36 +60,37 @@ struct step_use {
 	bool is_ahead;                  /* nothing is done for it now */
 };
 
-/* What is asked and what is done. None of them may call the step. */
+/* What is asked and what is done. None of them may call the step. Those of what there is not (a probe, a
+ * store that others fill, a kernel's pages) are NULL, where that is said below. */
 struct step_hands {
 	void *ctx;
 	/* --- to be done; answered by a step_event sometime, or with an errno at once: then not --- */
 	int (*fetch)(void *ctx, const struct plan_action *action);
 	int (*stage)(void *ctx, const struct plan_action *action);
 	int (*pin)(void *ctx, const struct plan_action *action);
-	/* With a reference to the order. */
+	/* With a reference to the order; the step's still when it is answered with an errno. */
 	int (*epoch)(void *ctx, const struct plan_action *action, struct order_ref *take_order);
 	/* --- done at once --- */
 	void (*drop)(void *ctx, const struct plan_action *action);
-	/* An action was answered with -ENOMEM. */
+	/* An action was answered with -ENOMEM. NULL: who refuses it knows. */
 	void (*no_memory)(void *ctx);
 	/* Whether this use is left to its reader: then nothing is kept of it any more. NULL: none. */
 	bool (*hold_back)(void *ctx, const struct step_use *use);
 	/* That a reader has come to it has been fed. place: NULL when it was not expected, or that is not
-	 * known. */
+	 * known. NULL: nobody wants to hear. */
 	void (*opened)(void *ctx, struct unit_id unit, const struct step_place *place);
 	/* Likewise; returns how many positions behind it hold_back is to be asked now. *ret_lets: go()
-	 * is to be called. NULL: none. */
+	 * is to be called. NULL: none; else hold_back is there, too. */
 	uint64_t (*used)(void *ctx, const struct step_use *use, uint64_t now_ns, bool *ret_lets);
-	void (*go)(void *ctx);
-	/* --- the store --- */
+	void (*go)(void *ctx); /* NULL: as used is */
+	/* --- the store; all NULL: it has only what was pinned, and never is full --- */
 	bool (*keeps_any)(void *ctx);
 	bool (*keeps)(void *ctx, struct unit_id unit);
 	/* No order reads it: it is no reason to keep anything, until it is read. */
 	void (*unwant)(void *ctx, struct unit_id unit);
 	uint32_t (*n_found)(void *ctx); /* changes when others may have put something there */
 	bool (*takes_more)(void *ctx);
-	/* --- pages of jobs that are over --- */
+	/* --- pages of jobs that are over; both NULL: they stay --- */
 	/* Gives a share of them back, from *at on; true when there is more. */
 	bool (*give_back)(void *ctx, uint32_t *at);
 	void (*forget_pushed)(void *ctx, uint32_t at); /* those from there on stay */
@@ -131,14 +135,17 @@ struct step_params {
 	uint32_t n;                        /* units */
 	uint64_t arena_bytes, stage_bytes; /* that the plan was made with */
 };
+/* -ENOMEM: nothing is left of it, and of what it was given. */
 int step_init(struct step *s, const struct step_params *params, uint64_t now_ns) MUST_USE;
 void step_fini(struct step *s); /* also of zeros */
 
-/* Takes in what happened, and the answers of actions that were sent. */
+/* Takes in what happened, and the answers of actions that were sent. Of the times that are given here and
+ * below none is before the last. */
 void step_event(struct step *s, uint64_t now_ns, const struct plan_event *event);
-/* The memory there is. */
+/* The memory there is, at most what the plan was made with. */
 void step_memory(struct step *s, uint64_t arena_bytes, uint64_t stage_bytes);
-/* Decides, and has it done. Returns when it is to be called again, even without news. */
+/* Decides, and has it done. Returns when it is to be called again, even without news: a time, now_ns for
+ * at once, UINT64_MAX for never. */
 uint64_t step_round(struct step *s, uint64_t now_ns);
 /* Now and then: whether there is room in the store again. */
 void step_tick(struct step *s, uint64_t now_ns);
@@ -146,28 +153,18 @@ void step_tick(struct step *s, uint64_t now_ns);
  * to date what can be looked at. */
 void step_look(struct step *s, uint64_t now_ns);
 
-/* --- step_jobs.c: orders come, change and go; step_look must follow --- */
-/* The only one from here on, or none. An order that was taken is NULL afterwards. */
+/* --- orders come, change and go; step_look must follow --- */
+/* The only one from here on, or none. An order that was taken is NULL afterwards; one that was not is the
+ * caller's. Errors of step_add_order. */
 int step_set_order(struct step *s, struct order_ref **order, uint64_t now_ns) MUST_USE;
-/* Of one more job, or of the one with that id; *ret_id: its id from here on. */
+/* Of one more job, or of the one with that id; *ret_id: its id from here on. -ENOSPC: there are PLAN_JOBS;
+ * -EINVAL: it is of another dataset; -ENOMEM. Then nothing has changed. */
 int step_add_order(struct step *s, struct order_ref **order, uint32_t instead_of, uint64_t now_ns,
 		   uint32_t *ret_id) MUST_USE;
+/* why: static, what is said when it was the last one; NULL: usual words. -ENOENT: there are others, and
+ * none of that id. */
 int step_end_order(struct step *s, uint32_t id, const char *why) MUST_USE;
 /* What is to be said of the order where only one can be: the best that any job does. */
 enum plan_state step_state(const struct step *s);
-
-/* --- inside --- */
-struct step_job *step_job_at(struct step *s, uint32_t index); /* in the plan; or NULL */
-void step_jobs_start(struct step *s, struct order_ref *take_order, uint64_t now_ns);
-void step_jobs_free(struct step *s);
-void step_jobs_look(struct step *s, uint64_t now_ns);
-/* All that is in the store is looked up once more; is_first: what no order wants is let go. */
-void step_look_again(struct step *s, bool is_first);
-/* There is no job any more: its pages are given back, or there is one again. */
-void step_pages(struct step *s, bool is_over);
-/* Tells the plan a share of what the store has; true when there is more. */
-bool step_tell_kept(struct step *s, uint64_t now_ns);
-/* Gives a share of the pages back that were pushed for jobs that are over; true when there is more. */
-bool step_give_back(struct step *s);
 
 #endif

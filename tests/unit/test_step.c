@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The deciding half of the drive, a step at a time: no thread, no clock, no cache. What it asks and has
- * done ends in the hands of the test, which answers as a mount would, or would not. The program is built
- * of the files of that half and links the plan and what is below it: whatever else they came to need
- * would be an undefined reference.
- */
+/* The deciding half of the drive, a step at a time: no thread, no clock, no cache. What it asks and has
+ * done ends in the hands of the test, which answers as a mount would, or would not. The program links
+ * that half, the plan and what is below it: whatever else it came to need would be an undefined reference. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +9,7 @@
 #include "check.h"
 #include "clairfs/base/clock.h"
 #include "clairfs/base/ids.h"
-#include "src/drive/step.h"
+#include "clairfs/step.h"
 
 enum { PAGE = 4096, KINDS = 5, SENT_MAX = 65536 };
 
@@ -104,7 +101,6 @@ static void opened(void *ctx, struct unit_id unit, const struct step_place *plac
 {
 	struct world *w = ctx;
 
-	(void)unit;
 	w->n_opened++;
 	w->place = place ? *place : (struct step_place){ .length = 0 };
 }
@@ -141,7 +137,6 @@ static void unwant(void *ctx, struct unit_id unit)
 {
 	struct world *w = ctx;
 
-	(void)unit;
 	w->n_unwanted++;
 }
 
@@ -182,9 +177,6 @@ static int number_half(void *ctx, const char *sort, const char *under, uint32_t 
 {
 	const uint32_t *n = ctx;
 
-	(void)sort;
-	(void)under;
-	(void)err;
 	*ret_n = *n / 2;
 	*ret_sample = calloc(*ret_n, sizeof(**ret_sample));
 	for (uint32_t i = 0; i < *ret_n; i++)
@@ -684,6 +676,28 @@ static void plan_is_told_of_memory_when_it_changes(void)
 	world_free(w);
 }
 
+/* As the simulator's. Nothing else is asked instead, and all goes on. */
+static void what_there_is_not_has_no_hands(void)
+{
+	struct world *w = world_new(100, 200, "sequential:epochs=2", false);
+	struct order_ref *order = make_order(100, "sequential");
+	uint32_t id = 0;
+
+	w->hands = (struct step_hands){ w, send_it, send_it, send_it, send_epoch, drop, .go = NULL };
+	w->refuse[PLAN_ACT_STAGE] = -ENOMEM;
+	read_from(w, 0, 50);
+	CHECK_INT(step_state(&w->step), PLAN_FOLLOWING);
+	CHECK(w->count[PLAN_ACT_FETCH] >= 50 && !w->n_opened && !w->n_no_memory);
+	w->step.all.is_pinning_over = true;
+	step_tick(&w->step, w->now);
+	CHECK_INT(step_end_order(&w->step, 0, NULL), 0);
+	settle(w);
+	CHECK_INT(step_add_order(&w->step, &order, STEP_NO_JOB, w->now, &id), 0);
+	settle(w);
+	CHECK(w->step.n_jobs == 1 && !w->n_given && !w->n_looked);
+	world_free(w);
+}
+
 /* --- all of it --- */
 
 static void do_something(struct world *w, uint64_t *seed, uint32_t *pos)
@@ -763,25 +777,23 @@ static void same_story_is_the_same_decisions(void)
 }
 
 static const struct check_test tests[] = {
-	{ "what_the_plan_wants_is_sent_and_the_job_followed",
-	  what_the_plan_wants_is_sent_and_the_job_followed },
+	{ "what_the_plan_wants_is_sent_and_the_job_followed", what_the_plan_wants_is_sent_and_the_job_followed },
 	{ "what_is_not_sent_is_answered_in_the_same_round",
 	  what_is_not_sent_is_answered_in_the_same_round },
 	{ "pages_that_cannot_be_pushed_take_no_room", pages_that_cannot_be_pushed_take_no_room },
 	{ "sample_that_is_held_back_is_not_sent", sample_that_is_held_back_is_not_sent },
-	{ "what_is_kept_is_looked_at_ahead_of_who_reads",
-	  what_is_kept_is_looked_at_ahead_of_who_reads },
+	{ "what_is_kept_is_looked_at_ahead_of_who_reads", what_is_kept_is_looked_at_ahead_of_who_reads },
 	{ "open_is_placed_in_the_order_of_its_job", open_is_placed_in_the_order_of_its_job },
 	{ "jobs_come_change_and_go", jobs_come_change_and_go },
 	{ "epoch_of_an_order_that_was_replaced_is_not_wanted",
 	  epoch_of_an_order_that_was_replaced_is_not_wanted },
 	{ "store_is_told_a_share_at_a_time", store_is_told_a_share_at_a_time },
 	{ "what_no_order_reads_is_not_wanted", what_no_order_reads_is_not_wanted },
-	{ "store_that_is_full_is_asked_for_room_now_and_then",
-	  store_that_is_full_is_asked_for_room_now_and_then },
+	{ "store_that_is_full_is_asked_for_room_now_and_then", store_that_is_full_is_asked_for_room_now_and_then },
 	{ "pages_are_given_back_a_share_at_a_time_after_the_last_job",
 	  pages_are_given_back_a_share_at_a_time_after_the_last_job },
 	{ "plan_is_told_of_memory_when_it_changes", plan_is_told_of_memory_when_it_changes },
+	{ "what_there_is_not_has_no_hands", what_there_is_not_has_no_hands },
 	{ "same_story_is_the_same_decisions", same_story_is_the_same_decisions },
 };
 CHECK_MAIN(tests)

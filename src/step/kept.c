@@ -5,7 +5,7 @@
  * more when the store has found something of other daemons. Pages that were pushed for jobs that are
  * over are given back to the kernel, a share at a time. PURE.
  */
-#include "step.h"
+#include "step_priv.h"
 
 
 /* --- pages --- */
@@ -16,6 +16,8 @@
  * them before the first is given back). */
 void step_pages(struct step *s, bool is_over)
 {
+	if (!s->hands->give_back)
+		return;
 	if (!is_over && s->give_back_at != UINT32_MAX && !s->all.stage_bytes)
 		s->hands->forget_pushed(s->hands->ctx, s->give_back_at);
 	s->give_back_at = is_over ? 0 : UINT32_MAX;
@@ -64,9 +66,14 @@ static void tell_kept(struct step *s, struct unit_id unit, bool may_unwant, uint
 	}
 }
 
+bool step_keeps_any(const struct step *s)
+{
+	return s->hands->keeps_any && s->hands->keeps_any(s->hands->ctx);
+}
+
 void step_look_again(struct step *s, bool is_first)
 {
-	if (!s->hands->keeps_any(s->hands->ctx))
+	if (!step_keeps_any(s))
 		return;
 	s->kept_at = 0;
 	s->kept_next_ns = is_first ? 0 : MAX(s->kept_next_ns, 1);
@@ -75,7 +82,7 @@ void step_look_again(struct step *s, bool is_first)
 /* One look at a time, and not one after the other: all get their turn. */
 static void look_for_found(struct step *s, uint64_t now_ns)
 {
-	uint32_t n_found = s->hands->n_found(s->hands->ctx);
+	uint32_t n_found = s->hands->n_found ? s->hands->n_found(s->hands->ctx) : s->kept_found;
 
 	if (n_found == s->kept_found || now_ns < s->kept_next_ns)
 		return;

@@ -8,7 +8,7 @@
  *
  * PURE. It must never keep an order that an epoch may still be asked of without its reference.
  */
-#include "step.h"
+#include "step_priv.h"
 
 #include <stdlib.h>
 #include <string.h>
