@@ -397,13 +397,13 @@ void account_open(struct cache *c, struct unit_id unit, uint64_t now_ns)
 static bool come_to_first_locked(struct cache *c, struct account_shard *a, struct record *rec)
 	REQUIRES(a->mu)
 {
-	bool is_unheard = !rec->n_opens && !rec->n_inflight && rec->now.is_traced;
+	bool is_told = rec->is_counted; /* by the sweep */
 
-	if (!is_unheard)
+	if (rec->n_opens || rec->n_inflight || !rec->now.is_traced)
 		return false;
 	decide_locked(c, a, rec);
 	restart(rec);
-	return true;
+	return !is_told;
 }
 
 bool account_come(struct cache *c, struct unit_id unit, uint64_t now_ns)

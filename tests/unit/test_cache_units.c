@@ -260,7 +260,128 @@ static void a_unit_is_set_aside_alone(void)
 	rig_free(rig);
 }
 
+/* The watch has not told of it, or lost it: it is an open all the same, and one. */
+static void opens_that_are_not_heard_of_are_told(void)
+{
+	struct rig *rig = rig_of_units();
+	uint64_t now;
+
+	for (uint64_t at = 0; at < 4 * MIB; at += MIB / 2)
+		rig_read_check(rig, 0, at, MIB / 2);
+	CHECK_U64(told(rig, NEWS_REACHED, 0), 0); /* of a first unit the open is what counts */
+	now = clock_now(rig->cache->p.clock);
+	account_sweep(rig->cache, now + 6 * NS_PER_S, false);
+	CHECK_U64(told(rig, NEWS_OPENED, 0), 1);
+	/* Kept open, and read from the beginning again. */
+	rig_read_check(rig, 0, 0, PAGE);
+	account_sweep(rig->cache, now + 60 * NS_PER_S, false);
+	CHECK_U64(told(rig, NEWS_OPENED, 0), 2);
+	rig_free(rig);
+}
+
+static void an_open_that_comes_after_its_first_read_is_one(void)
+{
+	struct rig *rig = rig_of_units();
+
+	rig_read_check(rig, 0, 0, MIB / 8);
+	cache_note_open(rig->cache, (struct entry_id){ 0 });
+	rig_read_check(rig, 0, MIB / 8, MIB / 8);
+	CHECK_U64(total_bytes(rig), MIB / 4);
+	CHECK_U64(told(rig, NEWS_OPENED, 0), 1);
+	CHECK_U64(rig_metric(rig, METRIC_READS_STAGED), 0);
+	rig_free(rig);
+}
+
+static void what_cannot_be_adopted_whole_stays_for_its_reader(void)
+{
+	struct rig *rig = rig_of_units();
+	struct asked a = { .fetch = { .answer_to = &a.answer, .is_adopting = true } };
+
+	CHECK_INT(hold(rig, 1), 0);
+	cache_release(rig->cache, (struct unit_id){ 1 }, true);
+	CHECK(evict_one(rig->cache)); /* its first piece is the oldest */
+	CHECK_INT(cache_hold(rig->cache, (struct unit_id){ 1 }, &a.fetch), 0);
+	RIG_UNTIL(is_answered(rig, &a));
+	CHECK_INT(a.fetch.status, -EAGAIN);
+	CHECK_INT(rig_read_check(rig, 0, 7 * MIB, 4096), READ_ARENA);
+	CHECK_INT(rig_read_check(rig, 0, 4 * MIB, 4096), READ_MISS);
+	rig_free(rig);
+}
+
+static void a_unit_is_fetched_again_alone(void)
+{
+	struct rig *rig = rig_of_units();
+
+	CHECK_INT(hold(rig, 1), 0);
+	CHECK_INT(hold(rig, 2), 0);
+	cache_fetch_again(rig->cache, (struct unit_id){ 1 });
+	CHECK_U64(told(rig, NEWS_LOST_COPY, 1), 1);
+	CHECK_U64(told(rig, NEWS_LOST_COPY, 2), 0);
+	CHECK_INT(hold_of(rig->cache, (struct unit_id){ 2 }), HOLD_HELD);
+	CHECK_INT(rig_read_check(rig, 0, 9 * MIB, 4096), READ_ARENA);
+	CHECK_INT(rig_read_check(rig, 0, 5 * MIB, 4096), READ_MISS);
+	rig_free(rig);
+}
+
+/* Tracer pages that nobody will read. */
+static void a_tracer_page_goes_with_what_the_kernel_has_lost(void)
+{
+	struct rig *rig = rig_of_units();
+
+	for (uint32_t unit = 1; unit < 4; unit++) {
+		CHECK_INT(hold(rig, unit), 0);
+		push(rig, unit);
+		cache_release(rig->cache, (struct unit_id){ unit }, false);
+	}
+	CHECK_U64(atomic_load(&rig->cache->n_tracers), 3);
+	rig_read_check(rig, 0, 5 * MIB, 100000); /* in the middle: its pages are gone */
+	CHECK_U64(told(rig, NEWS_UNSTAGED, 1), 1);
+	CHECK_U64(atomic_load(&rig->cache->n_tracers), 2);
+	cache_note_forget(rig->cache, (struct entry_id){ 0 });
+	CHECK_U64(atomic_load(&rig->cache->n_tracers), 0);
+	RIG_UNTIL(arena_used(rig->arena) == 0);
+	/* A push that ends when its reader was there already leaves nothing to wait for. */
+	CHECK_INT(hold(rig, 5), 0);
+	push(rig, 5);
+	rig_read_check(rig, 0, 20 * MIB, PAGE);
+	cache_release(rig->cache, (struct unit_id){ 5 }, false);
+	CHECK_U64(atomic_load(&rig->cache->n_tracers), 0);
+	rig_free(rig);
+}
+
+/* While a READ of two units is with the source, neither is decided. */
+static void a_read_of_two_units_is_in_flight_in_both(void)
+{
+	struct fault_io_rule wait = { .kind = FAULT_IO_HOLD, .repeat = 64 };
+	struct rig *rig = rig_of_units();
+	struct rig_read *r;
+
+	fault_io_set(rig->io, &wait);
+	r = rig_read_start(rig, 0, 4 * MIB - 50000, 100000);
+	fault_io_wait_held(rig->io, 1);
+	account_sweep(rig->cache, clock_now(rig->cache->p.clock) + 20 * NS_PER_S, false);
+	CHECK_U64(rig_metric(rig, METRIC_READS_STAGED), 0);
+	CHECK_U64(told(rig, NEWS_REACHED, 1), 1);
+	fault_io_set(rig->io, NULL);
+	fault_io_resume(rig->io);
+	rig_read_wait(r);
+	rig_read_free(r);
+	CHECK_U64(total_bytes(rig), 100000);
+	CHECK_U64(rig_metric(rig, METRIC_READ_BYTES_STAGED), 0);
+	CHECK_U64(told(rig, NEWS_REACHED, 1), 1);
+	rig_free(rig);
+}
+
 static const struct check_test tests[] = {
+	{ "opens_that_are_not_heard_of_are_told", opens_that_are_not_heard_of_are_told },
+	{ "an_open_that_comes_after_its_first_read_is_one",
+	  an_open_that_comes_after_its_first_read_is_one },
+	{ "what_cannot_be_adopted_whole_stays_for_its_reader",
+	  what_cannot_be_adopted_whole_stays_for_its_reader },
+	{ "a_unit_is_fetched_again_alone", a_unit_is_fetched_again_alone },
+	{ "a_tracer_page_goes_with_what_the_kernel_has_lost",
+	  a_tracer_page_goes_with_what_the_kernel_has_lost },
+	{ "a_read_of_two_units_is_in_flight_in_both", a_read_of_two_units_is_in_flight_in_both },
 	{ "a_unit_is_held_and_let_go_alone", a_unit_is_held_and_let_go_alone },
 	{ "the_first_page_of_a_unit_is_not_pushed_and_says_who_comes",
 	  the_first_page_of_a_unit_is_not_pushed_and_says_who_comes },
