@@ -125,10 +125,14 @@ static bool window_is_all_opened(const struct plan_job *job, const struct slot *
 {
 	uint64_t opened;
 
-	/* Who opens files and does not read them may be at the beginning of any pass. */
 	return slot->length - slot->low <= 4 * job->span &&
-	       8 * slot->consumed.count >= slot->length &&
 	       window_count_samples(job, slot, slot->low, slot->length, &opened) == opened;
+}
+
+/* And some of it was read: who opens files and does no more may be at the beginning of any pass. */
+static bool window_is_gone_through(const struct plan_job *job, const struct slot *slot)
+{
+	return 8 * slot->consumed.count >= slot->length && window_is_all_opened(job, slot);
 }
 
 static bool window_is_dense(const struct slot *slot, uint64_t from, uint64_t to)
@@ -166,7 +170,7 @@ static bool window_is_at_end(const struct plan_job *job)
 {
 	const struct slot *cur = job_cur(job);
 
-	return window_is_all_opened(job, cur) || (cur->length - cur->low <= 2 * job->span &&
+	return window_is_gone_through(job, cur) || (cur->length - cur->low <= 2 * job->span &&
 						  window_is_read(job, cur, cur->low, cur->length));
 }
 
@@ -356,7 +360,7 @@ static bool window_is_left(const struct plan_job *job, uint64_t half)
 
 	return job->next_streak >= MIN(apart, half) ||
 	       (job->next_streak >= MIN(FEW_READS, half) &&
-		window_is_all_opened(job, job_cur(job)));
+		window_is_gone_through(job, job_cur(job)));
 }
 
 /* Whether the pass is over: all of it was read, or the readers are all in the next one. */

@@ -387,7 +387,7 @@ static void budgets_and_states_hold_when_the_order_is_right(void)
 {
 	uint64_t seed = check_seed(), foreseen = 0;
 
-	for (int run = 0; run < 30; run++) {
+	for (int run = 0; run < 30 || (!foreseen && run < 300); run++) { /* until all was seen */
 		struct plan_status s;
 		struct book b;
 		struct order_epoch *ep;

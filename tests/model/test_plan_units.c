@@ -19,7 +19,7 @@
 #define EPOCHS 4u
 #define AHEAD 2u /* batches of each worker */
 #define END_OF_ALL UINT64_MAX
-#define LEFT_READS 20u
+#define LEFT_READS (SAMPLES / 2) /* who opens all and reads little may be at its beginning still */
 
 struct stream {
 	uint64_t batch, at; /* its batch, and how many samples of that it has read */
