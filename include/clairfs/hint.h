@@ -9,8 +9,8 @@
  * nothing but the mount can be seen. (Shells look up .clairfs/announce/SPEC instead, by cat, which
  * shows the answer.)
  *
- * Samples have numbers: those of `clairfs index`. The inode number that stat gives for a sample's
- * file in the mount is its number plus CLAIRFS_INO_OF_SAMPLE. */
+ * Where samples are files they have the numbers of `clairfs index`, and the inode number that stat
+ * gives for such a file in the mount is its number plus CLAIRFS_INO_OF_SAMPLE. */
 #ifndef CLAIRFS_HINT_H
 #define CLAIRFS_HINT_H
 

@@ -143,6 +143,23 @@ static void retain_source_answered(struct plan *plan, struct plan_job *job, uint
 	choose_fetched(plan, pages, ev->latency_ns);
 }
 
+static void retain_not_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)
+{
+	struct item *it = &plan->item[ev->unit.v];
+
+	plan->failed += !(it->flags & ADOPTED);
+	item_set_state(plan, ev->unit.v, ABSENT);
+	if (ev->status != -ENOMEM)
+		it->flags |= AGAIN;
+	/* Without room it is tried again as soon as there is some. */
+	if (it->flags & ADOPTED)
+		; /* says nothing about the source */
+	else if (fetch_is_transient(ev->status) && ev->status != -ENOMEM)
+		stage_try_again(plan, now_ns, ev->unit.v, NO_FETCH);
+	else if (!(it->flags & OPENED) && ev->status != -ENOMEM)
+		it->flags |= NO_FETCH | (ev->status == PLAN_HELD_OUT ? HELD_OUT : 0);
+}
+
 void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event *ev)
 {
 	struct plan_job *job = jobs_first(plan);
@@ -178,17 +195,7 @@ void retain_fetched(struct plan *plan, uint64_t now_ns, const struct plan_event 
 		else
 			item_set_fresh(plan, it, true);
 	} else {
-		plan->failed += !(it->flags & ADOPTED);
-		item_set_state(plan, ev->unit.v, ABSENT);
-		if (ev->status != -ENOMEM)
-			it->flags |= AGAIN;
-		/* Without room it is tried again as soon as there is some. */
-		if (it->flags & ADOPTED)
-			; /* says nothing about the source */
-		else if (fetch_is_transient(ev->status) && ev->status != -ENOMEM)
-			stage_try_again(plan, now_ns, ev->unit.v, NO_FETCH);
-		else if (!(it->flags & OPENED) && ev->status != -ENOMEM)
-			it->flags |= NO_FETCH | (ev->status == PLAN_HELD_OUT ? HELD_OUT : 0);
+		retain_not_fetched(plan, now_ns, ev);
 	}
 	if (it->flags & OPENED)
 		horizon_awaited(plan, false);

@@ -56,8 +56,8 @@ const char *const stall_why_words[STALL_WHYS] = {
 	[STALL_TOO_MANY_RANKS] = "this node has more ranks than are told apart",
 	[STALL_CROWDED] =
 		"the CPUs were too busy to tell waiting for them from waiting for the source",
-	[STALL_CUT] = "samples of more than 16 MiB are read in parts: how much of them the source's own "
-		      "client would have read ahead is not known",
+	[STALL_CUT] =
+		"what samples of more than 16 MiB take without this mount cannot be told by their parts",
 	[STALL_SETTLING] = "a pass over the dataset is over, and its last reads are being counted",
 };
 
