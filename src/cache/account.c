@@ -524,7 +524,8 @@ static bool account_begin_in(struct cache *c, const struct cache_read *r, struct
 
 	mutex_lock(&a->mu);
 	rec = record_get_locked(c, a, unit);
-	if (rec && r->traits.mark && is_of_another_open(rec)) {
+	/* The mark is that of the unit where it begins. */
+	if (rec && unit_eq(unit, r->unit) && r->traits.mark && is_of_another_open(rec)) {
 		decide_locked(c, a, rec);
 		restart(rec);
 	}

@@ -305,6 +305,28 @@ static void drop_pages_locked(struct cache *c, struct shard *s, struct entry_sta
 	}
 }
 
+/* Some of what its fetch waits for has gone. */
+static void fail_fetch_locked(struct shard *s, struct entry_state *es, struct unit_id unit)
+	REQUIRES(s->mu)
+{
+	(void)s;
+	for (struct list *node = es->fetches.next; node != &es->fetches; node = node->next) {
+		struct cache_fetch *job = container_of(node, struct cache_fetch, node);
+
+		if (unit_eq(job->unit, unit))
+			job->status = -ESTALE;
+	}
+}
+
+/* All that is here of the unit goes. A fetch of it that is under way would lack what was here. */
+static void forget_unit_locked(struct cache *c, struct shard *s, struct entry_state *es,
+			       struct unit_id unit, struct list *dead) REQUIRES(s->mu)
+{
+	drop_unit_locked(c, s, es, unit, dead);
+	fail_fetch_locked(s, es, unit);
+	lose_unit_locked(c, s, es, unit);
+}
+
 void change_drop_copies(struct cache *c, struct unit_id unit)
 {
 	struct entry_id entry = dataset_unit_entry(c->p.dataset, unit);
@@ -316,10 +338,9 @@ void change_drop_copies(struct cache *c, struct unit_id unit)
 	mutex_lock(&s->mu);
 	es = entry_get_locked(c, s, entry);
 	if (es) {
-		drop_unit_locked(c, s, es, unit, &dead);
 		if (hold_of(c, unit) == HOLD_NONE && bits_get(c->staged, unit.v))
 			note_unit(c, NEWS_LOST_COPY, unit); /* the kernel's was the only one */
-		lose_unit_locked(c, s, es, unit);
+		forget_unit_locked(c, s, es, unit, &dead);
 		if (bits_get(c->touched, entry.v))
 			drop_pages_locked(c, s, es, unit);
 		entry_put_locked(c, s, es);
@@ -351,19 +372,6 @@ void change_drop_pages(struct cache *c, struct unit_id unit)
 	objects_free(c, &dead);
 }
 
-/* Some of what its fetch waits for has gone. */
-static void fail_fetch_locked(struct shard *s, struct entry_state *es, struct unit_id unit)
-	REQUIRES(s->mu)
-{
-	(void)s;
-	for (struct list *node = es->fetches.next; node != &es->fetches; node = node->next) {
-		struct cache_fetch *job = container_of(node, struct cache_fetch, node);
-
-		if (unit_eq(job->unit, unit))
-			job->status = -ESTALE;
-	}
-}
-
 void cache_fetch_again(struct cache *c, struct unit_id unit)
 {
 	struct entry_id entry = dataset_unit_entry(c->p.dataset, unit);
@@ -376,9 +384,7 @@ void cache_fetch_again(struct cache *c, struct unit_id unit)
 	es = entry_find_locked(c, s, entry);
 	if (es) {
 		es->refs++;
-		drop_unit_locked(c, s, es, unit, &dead);
-		fail_fetch_locked(s, es, unit);
-		lose_unit_locked(c, s, es, unit);
+		forget_unit_locked(c, s, es, unit, &dead);
 		entry_put_locked(c, s, es);
 	}
 	mutex_unlock(&s->mu);

@@ -238,12 +238,13 @@ static void a_change_takes_all_units_of_the_file(void)
 /* A unit is set aside for a control read: the others stay where they are. */
 static void a_unit_is_set_aside_alone(void)
 {
+	struct fault_io_rule wait = { .kind = FAULT_IO_HOLD, .repeat = 64 };
 	struct rig *rig = rig_of_units();
+	struct asked a = { .fetch = { .answer_to = &a.answer } };
 	struct unit_id unit = { 2 };
 
-	CHECK_INT(probed_init(rig->cache), 0);
-	rig->cache->p.sets_aside = true;
 	probed_fini(rig->cache);
+	rig->cache->p.sets_aside = true;
 	CHECK_INT(probed_init(rig->cache), 0);
 	CHECK_INT(hold(rig, 2), 0);
 	CHECK_INT(hold(rig, 3), 0);
@@ -256,6 +257,16 @@ static void a_unit_is_set_aside_alone(void)
 	for (uint64_t at = 8 * MIB; at < 12 * MIB; at += MIB)
 		rig_read_check(rig, 0, at, 4096);
 	RIG_UNTIL(probed_mark(rig->cache, unit) == 0);
+	/* One that is being fetched would lack what was here already. */
+	fault_io_set(rig->io, &wait);
+	CHECK_INT(cache_hold(rig->cache, (struct unit_id){ 5 }, &a.fetch), 0);
+	fault_io_wait_held(rig->io, 1);
+	cache_set_aside(rig->cache, (struct unit_id){ 5 }, 1);
+	fault_io_set(rig->io, NULL);
+	fault_io_resume(rig->io);
+	RIG_UNTIL(is_answered(rig, &a));
+	CHECK_INT(a.fetch.status, -ESTALE);
+	CHECK_INT(hold_of(rig->cache, (struct unit_id){ 5 }), HOLD_NONE);
 	CHECK_INT(rig_read_check(rig, 0, 13 * MIB, 4096), READ_ARENA);
 	rig_free(rig);
 }
