@@ -13,7 +13,12 @@
  *
  * Three depths, for speed: most of what the sieve lets through ends after 16 positions, and only
  * what could not be chance (given how often it is asked) has its layouts tried. It must never
- * accept for being the best of a bad lot: the bar is absolute. One thread per judge. */
+ * accept for being the best of a bad lot: the bar is absolute.
+ *
+ * Bits say which samples were seen, not in which sequence: a random split by a seed is the beginning of
+ * that seed's permutation, however its samples are shuffled after that. So in the end the sequence
+ * is looked at: positions that one worker reads one after the other were seen one after the other.
+ * One thread per judge. */
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -25,6 +30,9 @@
 #define GATE_FIRST 6.0 /* bits above the price of the choices, to go on */
 #define GATE_SECOND 14.0
 #define RANK_BITS 12.0 /* for a further rank, once the seed is certain */
+#define PAIRS_MIN 100  /* fewer do not tell a sequence from none */
+#define LAG_MAX 1024   /* positions: of many workers, or of batches whose samples are sorted */
+#define DEVIATIONS 5.0 /* by chance half of the pairs are in sequence; of a thousand lags */
 
 /* Layouts that jobs have. One worker or none is the plain sequence. */
 static const uint16_t common_workers[] = {
@@ -327,6 +335,41 @@ static bool judge_worlds(struct judge *j, double needed, struct recover_found *r
 	return ret->bits >= needed;
 }
 
+/* Of the hits that have one `lag` places further on: does that come later, as of one worker that reads on? */
+static bool follows_at(const struct judge *j, uint64_t lag, uint32_t *pairs)
+{
+	uint32_t later = 0, to = 0;
+
+	*pairs = 0;
+	for (uint32_t i = 0; i < j->n_hits; i++) {
+		while (to < j->n_hits && j->hit[to].place < j->hit[i].place + lag)
+			to++;
+		if (to == j->n_hits)
+			break;
+		if (j->hit[to].place != j->hit[i].place + lag)
+			continue;
+		(*pairs)++;
+		later += j->hit[to].when > j->hit[i].when;
+	}
+	return *pairs > 0 && 2 * (double)later - *pairs >= DEVIATIONS * sqrt(*pairs);
+}
+
+/* Whether what was seen came in some sequence of loader workers, or is too little to tell. Next to each other in a
+ * batch, or as far apart as there are workers, threads, ranks or sorted samples of a batch. */
+static bool is_in_sequence(const struct judge *j, uint32_t world)
+{
+	bool is_known = false;
+
+	for (uint32_t lag = 1; lag <= LAG_MAX; lag++) {
+		uint32_t pairs;
+
+		if (follows_at(j, (uint64_t)lag * world, &pairs))
+			return true;
+		is_known |= pairs >= PAIRS_MIN;
+	}
+	return !is_known;
+}
+
 bool judge_seed(struct judge *j, uint32_t seed, double hypotheses, struct recover_found *ret)
 {
 	const struct problem *p = j->problem;
@@ -341,7 +384,7 @@ bool judge_seed(struct judge *j, uint32_t seed, double hypotheses, struct recove
 	if (best_plain(j) < GATE_SECOND + p->choices)
 		return false;
 	look_at_places(j, problem_places(p, p->window));
-	if (!judge_worlds(j, judge_needed(hypotheses, p->choices), ret))
+	if (!judge_worlds(j, judge_needed(hypotheses, p->choices), ret) || !is_in_sequence(j, ret->world))
 		return false;
 	ret->seed = seed;
 	return true;

@@ -378,6 +378,30 @@ static void chance_finds_nothing(void)
 	}
 }
 
+/* A random split by a seed is the beginning of that seed's permutation. Who shuffles it does not read by this seed, though
+ * nothing but the sequence tells. */
+static void a_shuffled_split_is_no_order(void)
+{
+	uint32_t *split = first_of("torch-randperm:seed=7", 2000, 0, 400), seen[276];
+	uint32_t *mixed = first_of("torch-randperm:seed=6", 400, 0, 400);
+	struct recover_params params = params_of(2000, seen, ARRAY_LEN(seen));
+	struct recover_found found;
+	struct err err = { 0 };
+
+	params.effort = RECOVER_RANGE;
+	params.last_seed = 4000;
+	for (uint32_t i = 0; i < ARRAY_LEN(seen); i++)
+		seen[i] = split[mixed[i]];
+	CHECK_INT(recover_search(&params, &found, &err), -ENOENT);
+	/* By three workers with batches of 16, side by side. */
+	for (uint32_t i = 0; i < ARRAY_LEN(seen); i++)
+		seen[i] = split[(i / 48 * 3 + i % 3) * 16 + i % 48 / 3];
+	CHECK_INT(recover_search(&params, &found, &err), 0);
+	CHECK_U64(found.seed, 7);
+	free(split);
+	free(mixed);
+}
+
 static uint32_t word_of(uint32_t manual_seed, uint32_t word)
 {
 	struct mt mt;
@@ -556,6 +580,7 @@ static const struct check_test tests[] = {
 	{ "repeats_count_once", repeats_count_once },
 	{ "foreign_and_missing_opens", foreign_and_missing_opens },
 	{ "chance_finds_nothing", chance_finds_nothing },
+	{ "a_shuffled_split_is_no_order", a_shuffled_split_is_no_order },
 	{ "quick_hypotheses", quick_hypotheses },
 	{ "fewer_hypotheses", fewer_hypotheses },
 	{ "can_be_cancelled", can_be_cancelled },
