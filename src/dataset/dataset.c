@@ -344,7 +344,7 @@ void dataset_free(struct dataset *ds)
 
 uint64_t dataset_memory_bytes(const struct dataset *ds)
 {
-	return table_blob_bytes(&ds->t) + ds->records.blob_bytes +
+	return table_blob_bytes(&ds->t) + ds->records.blob_bytes + units_records_bytes(ds) +
 	       ((uint64_t)ds->t.n_dirs + 1) * sizeof(*ds->n_subdirs) +
 	       (ds->unit_first ? ((uint64_t)ds->t.n_samples + 1) * sizeof(*ds->unit_first) : 0) +
 	       ((uint64_t)ds->t.n_entries + 1) * sizeof(*ds->renewals);

@@ -173,6 +173,7 @@ struct dataset {
 	struct unit_map units;
 	uint32_t *unit_first; /* of units; NULL: each sample is one */
 	uint64_t cut_bytes;   /* of samples that are several */
+	struct record_units *by_record; /* NULL: records are no units */
 	uint32_t *n_subdirs; /* per directory number */
 	/* Per entry; changed under the shard's lock. Pages of zeros until something is renewed. */
 	_Atomic uint16_t *renewals;
@@ -187,6 +188,22 @@ int dataset_of_snapshot(struct snapshot *snap, int source_fd, struct dataset **r
 /* units.c. -ENOMEM */
 int units_init(struct dataset *ds) MUST_USE;
 void units_fini(struct dataset *ds);
+
+/* units_records.c: where units are records. Those of other files have no place here. */
+struct record_units {
+	uint64_t *start;       /* [n_units] in the file */
+	uint32_t *length;      /* [n_units] */
+	uint32_t *first, *past; /* [n_records] of the map */
+	uint64_t *in_records;  /* bitmap by sample */
+	struct unit_map map;   /* record -> units */
+	uint32_t page;
+};
+void units_records_fini(struct dataset *ds);
+uint64_t units_records_bytes(const struct dataset *ds);
+/* Of a file in records. */
+struct dataset_extent units_records_extent(const struct dataset *ds, struct sample_id file,
+					   struct unit_id unit);
+struct unit_id units_records_at(const struct dataset *ds, struct entry_id e, uint64_t offset);
 
 static inline uint32_t dataset_slot(const struct dataset *ds, struct entry_id e)
 {

@@ -70,6 +70,7 @@ int units_init(struct dataset *ds)
 
 void units_fini(struct dataset *ds)
 {
+	units_records_fini(ds);
 	free(ds->unit_first);
 }
 
@@ -100,6 +101,8 @@ struct dataset_extent dataset_unit_extent(const struct dataset *ds, struct unit_
 	uint64_t size = table_get_size(&ds->t, sample.v);
 	bool is_whole = unit_count(&ds->units, sample) == 1;
 
+	if (unit_is_in_records(&ds->units, sample))
+		return units_records_extent(ds, sample, unit);
 	ret.offset = (uint64_t)(unit.v - unit_first(&ds->units, sample).v) * UNIT_BYTES;
 	if (size > ret.offset)
 		ret.length = MIN(size - ret.offset, is_whole ? UNIT_WHOLE_BYTES : UNIT_BYTES);
@@ -112,6 +115,8 @@ struct unit_id dataset_unit_at(const struct dataset *ds, struct entry_id e, uint
 	uint32_t n = dataset_units_of(ds, e, &first);
 	uint64_t k = offset / (n == 1 ? UNIT_WHOLE_BYTES : UNIT_BYTES);
 
+	if (dataset_is_in_records(ds, e))
+		return units_records_at(ds, e, offset);
 	return k < n ? (struct unit_id){ first.v + (uint32_t)k } : UNIT_NONE;
 }
 

@@ -169,7 +169,7 @@ static void cut(struct tale *t, struct order_info *info)
 static void expand(struct tale *t, uint64_t epoch)
 {
 	struct order_info info = { .n_ranks = 1, .batch = 1, .workers = t->workers };
-	struct unit_map map = { t->n / t->each, t->n, t->first };
+	struct unit_map map = { .n_samples = t->n / t->each, .n_units = t->n, .first = t->first };
 	struct order_epoch ep = { .length = t->length[epoch],
 				  .n = map.n_samples,
 				  .sample = t->sample[epoch] };

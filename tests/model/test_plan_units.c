@@ -179,7 +179,7 @@ static void make_sizes(struct world *w, uint32_t units_most)
 			w->size[n++] = u + 1 < count ? 64 << 10 : 1 + below(w, 64 << 10);
 	}
 	w->first[SAMPLES] = n;
-	w->map = (struct unit_map){ SAMPLES, n, w->first };
+	w->map = (struct unit_map){ .n_samples = SAMPLES, .n_units = n, .first = w->first };
 }
 
 static struct world *world_new(uint64_t seed)

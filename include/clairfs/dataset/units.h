@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Units of the dataset (base/units.h): which part of which file each is. Cut once, when the dataset
- * is opened; what a file grows by later belongs to its last unit, as far as that is no more than
- * UNIT_BYTES (UNIT_WHOLE_BYTES of a file that is one), and to none beyond. Any thread. */
+/* Units of the dataset (base/units.h): which part of which file each is. Cut when the dataset is
+ * opened, and once more by dataset_cut_records. What a file grows by later belongs to its last unit, as
+ * far as that is no more than UNIT_BYTES (UNIT_WHOLE_BYTES of a file that is one), and to none beyond;
+ * of a file in records to none. Any thread. */
 #ifndef CLAIRFS_DATASET_UNITS_H
 #define CLAIRFS_DATASET_UNITS_H
 
+#include "clairfs/base/cleanup.h"
 #include "clairfs/base/units.h"
 #include "clairfs/dataset/records.h"
 
@@ -23,6 +25,36 @@ struct dataset_extent dataset_unit_extent(const struct dataset *ds, struct unit_
 struct unit_id dataset_unit_at(const struct dataset *ds, struct entry_id e, uint64_t offset);
 /* The first unit of a file and how many it has; 0: it is no sample. */
 uint32_t dataset_units_of(const struct dataset *ds, struct entry_id e, struct unit_id *ret_first);
+/* --- records as units: where the dataset has a table of them, and somebody asks for it --- */
+
+/* Files of no more stay whole: they are fetched whole by any read. */
+#define UNIT_FILE_LEAST (1u << 20)
+/* Records are worth a request of their own from here on, on average: four pages. */
+#define UNIT_RECORD_LEAST (16u << 10)
+
+/* From here on each record of a file of more than one piece is a unit, or several at multiples of
+ * UNIT_BYTES from its beginning if it is larger than UNIT_WHOLE_BYTES. Files without records, with one,
+ * or of one piece stay as they are; a record in one of these has the units of its file. `page`: of the
+ * kernel, a power of two. All or nothing, before anybody has asked for units: -ENODATA: there is no
+ * table, or no such file; -E2BIG: more units than UNITS_OF_LARGE_MAX; -ENOTSUP: records are smaller than
+ * UNIT_RECORD_LEAST on average in some file, several are in one extent, or some are in a file that is no
+ * sample; -ENOMEM. Nothing has changed
+ * then. Set-up only. */
+int dataset_cut_records(struct dataset *ds, uint32_t page) MUST_USE;
+/* Whether the units of that file are records. Then the extent of a unit has whole pages, those at its
+ * ends shared with its neighbours. Never true of what is no sample. */
+bool dataset_is_in_records(const struct dataset *ds, struct entry_id e);
+/* The whole pages that nothing of another unit is on, as the file is now; of a unit that is no record
+ * its extent. Length 0: there are none. */
+struct dataset_extent dataset_unit_own(const struct dataset *ds, struct unit_id unit);
+/* Of a file in records: the last unit whose extent begins at or before that byte; UNIT_NONE: none.
+ * O(log units of the file). */
+struct unit_id dataset_unit_before(const struct dataset *ds, struct entry_id e, uint64_t offset);
+/* The unit that a read is of: of a file in records the one that has the middle of it, as its ends are
+ * pages of two; else the one with its first byte. */
+struct unit_id dataset_unit_of_read(const struct dataset *ds, struct entry_id e, uint64_t offset,
+				    uint32_t length);
+
 /* Bytes of samples that are cut, when the dataset was opened. */
 uint64_t dataset_cut_bytes(const struct dataset *ds);
 /* Its file. */
