@@ -30,13 +30,15 @@ struct order_ref {
 	bool is_owned;
 	struct order_info info; /* in units; of the order itself where each sample is one */
 	uint64_t *bits;         /* of info, or NULL */
-	const struct unit_map *map;
+	const struct unit_map *map; /* of what it numbers */
+	const struct unit_map *files;
+	bool is_of_records; /* it numbers records, and these are units */
 	_Atomic uint32_t refs;
 	_Atomic bool is_over; /* no job has it any more: its epochs are not wanted */
 };
-/* One reference, the caller's. map: borrowed, as the order where it is not owned. NULL: out of memory, and
+/* One reference, the caller's. files: borrowed, as the order where it is not owned. NULL: out of memory, and
  * the order is the caller's still. Any thread. */
-struct order_ref *order_ref_new(struct order *order, const struct unit_map *map, bool is_owned);
+struct order_ref *order_ref_new(struct order *order, const struct unit_map *files, bool is_owned);
 /* An epoch of it in units, the caller's; errors as order_epoch_new, with words. Any thread that has a
  * reference. May take seconds. */
 int order_ref_epoch(const struct order_ref *ref, uint64_t epoch, struct order_epoch **ret,

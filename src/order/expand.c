@@ -168,10 +168,52 @@ static void set_bits(uint64_t *bits, uint64_t from, uint64_t end)
 		bits[from / 64] |= 1ull << from % 64;
 }
 
+/* The unit behind the last one. */
+static uint64_t unit_past(const struct unit_map *map, uint32_t i)
+{
+	return (uint64_t)map->first[i] + unit_count(map, (struct sample_id){ i });
+}
+
+/* Into ret->inner and the bitmap `outside`, what is set there before is of no sample. */
+static void expand_bits(const struct order_info *info, const struct unit_map *map,
+			struct order_info *ret, uint64_t *inner, uint64_t *outside)
+{
+	for (uint32_t i = 0; i < map->n_samples; i++) {
+		uint64_t first = map->first[i], end = unit_past(map, i);
+
+		set_bits(inner, first + 1, end);
+		if (info->outside && info->outside[i / 64] >> i % 64 & 1) {
+			set_bits(outside, first, end);
+		} else {
+			ret->samples++;
+			ret->units += end - first;
+		}
+	}
+}
+
+/* Units that are of no sample, or of none that the order numbers. */
+static bool expand_unnumbered(const struct order_info *info, const struct unit_map *map,
+			      uint64_t *outside)
+{
+	uint64_t left = map->n_units;
+
+	set_bits(outside, 0, map->n_units);
+	for (uint32_t i = 0; i < map->n_samples; i++) {
+		if (info->outside && info->outside[i / 64] >> i % 64 & 1)
+			continue;
+		for (uint64_t u = map->first[i]; u < unit_past(map, i); u++) {
+			left -= outside[u / 64] >> u % 64 & 1;
+			outside[u / 64] &= ~(1ull << u % 64);
+		}
+	}
+	return left > 0;
+}
+
 int order_info_expand(const struct order_info *info, const struct unit_map *map,
 		      struct order_info *ret, uint64_t **ret_bits)
 {
 	uint64_t words = (uint64_t)map->n_units / 64 + 1, *bits = calloc(2 * words, sizeof(*bits));
+	bool has_outside = info->outside != NULL;
 
 	assert(map->first && map->n_samples == info->n);
 	*ret_bits = NULL;
@@ -182,18 +224,10 @@ int order_info_expand(const struct order_info *info, const struct unit_map *map,
 	ret->start_step = 0;
 	ret->samples = ret->units = 0;
 	ret->inner = bits;
-	ret->outside = info->outside ? bits + words : NULL;
-	for (uint32_t i = 0; i < map->n_samples; i++) {
-		uint64_t first = map->first[i], end = map->first[i + 1];
-
-		set_bits(bits, first + 1, end);
-		if (info->outside && info->outside[i / 64] >> i % 64 & 1) {
-			set_bits(bits + words, first, end);
-		} else {
-			ret->samples++;
-			ret->units += end - first;
-		}
-	}
+	expand_bits(info, map, ret, bits, bits + words);
+	if (map->past) /* a unit may be of several samples, or of none */
+		has_outside = expand_unnumbered(info, map, bits + words);
+	ret->outside = has_outside ? bits + words : NULL;
 	*ret_bits = bits;
 	if (ret->units == ret->samples) { /* what is cut is not what it reads */
 		ret->inner = NULL;

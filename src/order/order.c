@@ -259,10 +259,8 @@ int order_index_positions(struct order_epoch *e, uint64_t (*memory)(void), struc
 	return 0;
 }
 
-/* Where the job goes on that was resumed. */
-static uint64_t epoch_start(const struct order *order, const struct order_epoch *e)
+uint64_t order_epoch_start(const struct order_info *info, const struct order_epoch *e)
 {
-	const struct order_info *info = &order->shown;
 	uint64_t step = MAX(info->batch, 1) * info->n_ranks;
 
 	if (e->epoch != info->start_epoch)
@@ -291,7 +289,7 @@ static int epoch_fill(const struct order *order, struct order_epoch *e, struct e
 	rc = order->records.n > 0 ? order_records_fold(order, e, err) : 0;
 	if (rc < 0)
 		return rc;
-	e->start = epoch_start(order, e);
+	e->start = order_epoch_start(&order->shown, e);
 	e->first = order_alloc_u32(e->n);
 	if (!e->first)
 		return err_set(err, -ENOMEM, "out of memory for an epoch of %" PRIu64 " positions",

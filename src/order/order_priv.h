@@ -254,6 +254,9 @@ uint64_t order_rank_length(const struct order *order, const struct order_span *c
 int order_merge(const struct order *order, const struct order_span *common, uint64_t rows,
 		uint32_t **ret_sample, uint64_t *ret_length, struct err *err) MUST_USE;
 
+/* order.c: where the job goes on that was resumed, in this epoch; info: in what its positions are. */
+uint64_t order_epoch_start(const struct order_info *info, const struct order_epoch *e);
+
 /* order.c: positions by sample, with first[] to be filled and next_same[] made if it takes one. -ENOMEM
  */
 int order_index_positions(struct order_epoch *e, uint64_t (*memory)(void),

@@ -59,6 +59,7 @@ static int fill(const struct order *order, struct order_epoch *e, struct err *er
 		rc = order_check_memory(order->memory, (uint64_t)e->n * sizeof(*e->first), err);
 	if (rc < 0)
 		return rc;
+	e->start = order_epoch_start(&order->of_records, e);
 	e->first = order_alloc_u32(e->n);
 	if (!e->first)
 		return err_set(err, -ENOMEM, "out of memory for an epoch of %" PRIu64 " positions",

@@ -13,8 +13,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clairfs/order/records.h"
 
-struct order_ref *order_ref_new(struct order *order, const struct unit_map *map, bool is_owned)
+/* What it says of itself, in what it numbers. */
+static const struct order_info *info_of(const struct order_ref *ref)
+{
+	return ref->is_of_records ? order_records_info(ref->order) : order_info(ref->order);
+}
+
+struct order_ref *order_ref_new(struct order *order, const struct unit_map *files, bool is_owned)
 {
 	struct order_ref *ref = calloc(1, sizeof(*ref));
 
@@ -22,10 +29,13 @@ struct order_ref *order_ref_new(struct order *order, const struct unit_map *map,
 		return NULL;
 	ref->order = order;
 	ref->is_owned = is_owned;
-	ref->map = map;
-	ref->info = *order_info(order);
+	ref->is_of_records = files->of_records && order_n_records(order) > 0;
+	ref->files = files;
+	ref->map = ref->is_of_records ? files->of_records : files;
+	ref->info = *info_of(ref);
 	atomic_init(&ref->refs, 1);
-	if (map->first && order_info_expand(order_info(order), map, &ref->info, &ref->bits) < 0) {
+	if (ref->map->first &&
+	    order_info_expand(info_of(ref), ref->map, &ref->info, &ref->bits) < 0) {
 		free(ref);
 		return NULL;
 	}
@@ -36,7 +46,8 @@ int order_ref_epoch(const struct order_ref *ref, uint64_t epoch, struct order_ep
 		    struct err *err)
 {
 	struct order_epoch *samples;
-	int rc = order_epoch_new(ref->order, epoch, &samples, err);
+	int rc = ref->is_of_records ? order_records_epoch_new(ref->order, epoch, &samples, err)
+				    : order_epoch_new(ref->order, epoch, &samples, err);
 
 	*ret = NULL;
 	if (rc < 0)
@@ -45,7 +56,7 @@ int order_ref_epoch(const struct order_ref *ref, uint64_t epoch, struct order_ep
 		*ret = samples;
 		return 0;
 	}
-	rc = order_epoch_expand(samples, order_info(ref->order), ref->map, ret);
+	rc = order_epoch_expand(samples, info_of(ref), ref->map, ret);
 	order_epoch_free(samples);
 	return rc < 0 ? err_set_errno(err, rc, "epoch in units") : 0;
 }

@@ -11,6 +11,8 @@
 
 #include "clairfs/base/ids.h"
 
+#define STEP_NOTHING PLAN_EV_EPOCH /* of no use to the plan */
+
 int step_init(struct step *s, const struct step_params *params, uint64_t now_ns)
 {
 	*s = (struct step){ .plan = params->plan,
@@ -50,6 +52,8 @@ static bool is_measured(const struct step *s, struct unit_id unit)
 	for (uint32_t i = 0; i < s->n_jobs; i++) {
 		const struct order_info *info = &s->job[i].order->info;
 
+		if (s->job[i].order->is_of_records) /* so are records in larger files */
+			return false;
 		if (info->inner && (order_is_cut(info) || info->inner[unit.v / 64] >> unit.v % 64 & 1))
 			return false;
 	}
@@ -63,7 +67,7 @@ static struct step_use use_at(const struct step *s, uint64_t pass, uint64_t posi
 {
 	struct step_use use = { .unit = unit, .pass = pass, .position = position };
 
-	if (s->n_jobs != 1 || s->job[0].order->info.inner || !plan_is_confirmed(s->plan) ||
+	if (s->n_jobs != 1 || s->job[0].order->info.inner || s->job[0].order->is_of_records || !plan_is_confirmed(s->plan) ||
 	    !unit_eq(plan_unit_at(s->plan, pass, position), unit))
 		return use;
 	use.order = order_info(s->job[0].order->order);
@@ -120,11 +124,61 @@ static void feed_opened(struct step *s, struct unit_id unit, uint64_t now_ns)
 		use_opened(s, unit, &use, now_ns);
 }
 
+/* What a job that numbers records takes the event for: to come to a record is what an open is of a
+ * file, and of the opens of a file with records nothing follows for it. */
+static enum plan_event_kind kind_for(const struct step_job *job, const struct plan_event *event)
+{
+	const struct order_ref *order = job->order;
+	uint32_t unit = event->unit.v;
+	struct sample_id file;
+
+	if (!order->is_of_records)
+		return event->kind;
+	file = unit_sample(order->files, event->unit);
+	if (!unit_is_in_records(order->files, file))
+		return event->kind;
+	if (event->kind == PLAN_EV_OPENED)
+		return STEP_NOTHING;
+	return order->info.inner && order->info.inner[unit / 64] >> unit % 64 & 1 ? PLAN_EV_REACHED
+										  : PLAN_EV_OPENED;
+}
+
+/* A file was opened whose records are what counts. */
+static void feed_file_opened(struct step *s, struct unit_id unit)
+{
+	struct step_place place = { .job = s->job[0].id };
+
+	if (s->hands->opened)
+		s->hands->opened(s->hands->ctx, unit, s->n_jobs == 1 ? &place : NULL);
+}
+
+static void feed_come(struct step *s, uint64_t now_ns, const struct plan_event *event)
+{
+	struct plan_event ev = *event;
+	bool is_nothing = s->n_jobs > 0;
+
+	/* Of several jobs it may be any one's: what some take for an open is one. */
+	for (uint32_t i = 0; i < s->n_jobs; i++) {
+		enum plan_event_kind kind = kind_for(&s->job[i], event);
+
+		is_nothing &= kind == STEP_NOTHING;
+		if (kind == PLAN_EV_OPENED)
+			ev.kind = kind;
+	}
+	if (is_nothing) {
+		feed_file_opened(s, ev.unit);
+		return;
+	}
+	plan_event(s->plan, now_ns, &ev);
+	feed_opened(s, ev.unit, now_ns);
+}
+
 void step_event(struct step *s, uint64_t now_ns, const struct plan_event *event)
 {
-	plan_event(s->plan, now_ns, event);
 	if (event->kind == PLAN_EV_OPENED || event->kind == PLAN_EV_REACHED)
-		feed_opened(s, event->unit, now_ns);
+		feed_come(s, now_ns, event);
+	else
+		plan_event(s->plan, now_ns, event);
 }
 
 void step_memory(struct step *s, uint64_t arena_bytes, uint64_t stage_bytes)

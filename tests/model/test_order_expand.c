@@ -16,7 +16,7 @@
 
 struct world {
 	uint64_t rnd;
-	uint32_t first[SAMPLES_MAX + 1];
+	uint32_t first[SAMPLES_MAX + 1], past[SAMPLES_MAX];
 	struct unit_map map;
 	struct order_info info;
 	uint64_t outside[SAMPLES_MAX / 64 + 1];
@@ -41,6 +41,37 @@ static void make_map(struct world *w, uint32_t n)
 		w->first[i + 1] = w->first[i] + 1 + (is_large ? (uint32_t)below(w, UNITS_EACH) : 0);
 	}
 	w->map.n_units = w->first[n];
+	for (uint32_t i = 0; i < n; i++)
+		w->past[i] = w->first[i + 1];
+}
+
+/* As of records: in another sequence than their files, some units are of none, and some of two. */
+static void scatter(struct world *w)
+{
+	uint32_t n = w->map.n_samples, at = 0, order[SAMPLES_MAX];
+
+	for (uint32_t i = 0; i < n; i++)
+		order[i] = i;
+	for (uint32_t i = n - 1; i > 0; i--) {
+		uint32_t k = (uint32_t)below(w, i + 1), x = order[i];
+
+		order[i] = order[k];
+		order[k] = x;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t s = order[i], count = w->past[s] - w->first[s], last = i ? order[i - 1] : s;
+
+		if (i && below(w, 20) == 0) {
+			w->first[s] = w->first[last];
+			w->past[s] = w->past[last];
+			continue;
+		}
+		at += below(w, 8) == 0;
+		w->first[s] = at;
+		w->past[s] = at += count;
+	}
+	w->map.n_units = at + (uint32_t)below(w, 3);
+	w->map.past = w->past;
 }
 
 /* Samples may be left out, and some come twice. */
@@ -53,6 +84,8 @@ static void make_world(struct world *w, uint64_t seed)
 	w->rnd = seed;
 	n = 1 + (uint32_t)below(w, below(w, 2) ? SAMPLES_MAX : 12);
 	make_map(w, n);
+	if (below(w, 3) == 0)
+		scatter(w);
 	w->info = (struct order_info){ .n = n,
 				       .world = 64,
 				       .n_ranks = 1 + (uint32_t)below(w, 5),
@@ -87,7 +120,7 @@ static uint32_t list_of(const struct world *w, uint64_t from, uint64_t end, uint
 
 		if (pos >= end)
 			break;
-		for (uint32_t u = w->first[w->sample[pos]]; u < w->first[w->sample[pos] + 1]; u++)
+		for (uint32_t u = w->first[w->sample[pos]]; u < w->past[w->sample[pos]]; u++)
 			list[n++] = u;
 	}
 	return n;
@@ -101,7 +134,7 @@ static uint64_t naive_round(const struct world *w, uint64_t from, uint64_t end, 
 	uint64_t before = at, units = 0;
 
 	for (uint64_t pos = from; pos < end; pos++)
-		units += w->first[w->sample[pos] + 1] - w->first[w->sample[pos]];
+		units += w->past[w->sample[pos]] - w->first[w->sample[pos]];
 	if (units == end - from) { /* as batches are taken */
 		for (uint64_t pos = from; pos < end; pos++)
 			out[at++] = w->first[w->sample[pos]];
@@ -151,7 +184,8 @@ static void check_places(const struct world *w, const struct order_epoch *got)
 		struct unit_id unit = { got->sample[pos] };
 
 		CHECK(got->place[pos] < w->ep.length);
-		CHECK_U64(w->ep.sample[got->place[pos]], unit_sample(&w->map, unit).v);
+		CHECK(w->first[w->ep.sample[got->place[pos]]] <= unit.v);
+		CHECK(unit.v < w->past[w->ep.sample[got->place[pos]]]);
 		n[got->place[pos]]++;
 	}
 	for (uint64_t place = 0; place < w->ep.length; place++)
@@ -184,31 +218,51 @@ static void expansion_is_what_workers_read_in_turns(void)
 	}
 }
 
+static bool is_out(const struct world *w, uint32_t sample)
+{
+	return w->info.outside && w->outside[sample / 64] >> sample % 64 & 1;
+}
+
+/* The samples that a unit is of: whether it is not the first of one, and of none that is numbered. */
+static void ask_all(const struct world *w, uint32_t unit, bool *ret_inner, bool *ret_out)
+{
+	*ret_inner = false;
+	*ret_out = true;
+	for (uint32_t i = 0; i < w->map.n_samples; i++) {
+		if (unit < w->first[i] || unit >= w->past[i])
+			continue;
+		*ret_inner |= unit != w->first[i];
+		*ret_out &= is_out(w, i);
+	}
+}
+
 static void what_is_said_of_an_order_is_said_of_its_units(void)
 {
 	uint64_t seed = check_seed();
 
 	for (int run = 0; run < 300; run++) {
 		uint64_t samples = 0, units = 0, *bits;
+		bool is_inner, is_outside, has_outside;
 		struct order_info info;
 		struct world w;
 
 		make_world(&w, seed + (uint64_t)run * 104729);
 		CHECK_INT(order_info_expand(&w.info, &w.map, &info, &bits), 0);
 		CHECK(info.n == w.map.n_units && info.batch == w.info.batch);
-		CHECK(!info.outside == !w.info.outside);
 		for (uint32_t i = 0; i < w.map.n_samples; i++) {
-			bool is_out = w.info.outside && w.outside[i / 64] >> i % 64 & 1;
-
-			samples += !is_out;
-			for (uint32_t u = w.first[i]; u < w.first[i + 1]; u++) {
-				units += !is_out;
-				if (info.inner)
-					CHECK_INT(info.inner[u / 64] >> u % 64 & 1, u != w.first[i]);
-				if (info.outside)
-					CHECK_INT(info.outside[u / 64] >> u % 64 & 1, is_out);
-			}
+			samples += !is_out(&w, i);
+			units += is_out(&w, i) ? 0 : w.past[i] - w.first[i];
 		}
+		has_outside = w.info.outside && !w.map.past;
+		for (uint32_t u = 0; u < w.map.n_units; u++) {
+			ask_all(&w, u, &is_inner, &is_outside);
+			has_outside |= is_outside;
+			if (info.inner)
+				CHECK_INT(info.inner[u / 64] >> u % 64 & 1, is_inner);
+			if (info.outside)
+				CHECK_INT(info.outside[u / 64] >> u % 64 & 1, is_outside);
+		}
+		CHECK_INT(info.outside != NULL, has_outside);
 		/* Where nothing of it is cut, all is as if nothing were. */
 		CHECK_INT(info.inner != NULL, units > samples);
 		CHECK_U64(info.samples, units > samples ? samples : 0);

@@ -280,6 +280,16 @@ static void megatron_has_epochs_of_records_too(void)
 	order_free(order);
 }
 
+static void check_start(const struct order *order, uint64_t epoch, uint64_t start)
+{
+	struct order_epoch *e;
+	struct err err = { 0 };
+
+	CHECK_INT(order_records_epoch_new(order, epoch, &e, &err), 0);
+	CHECK_U64(e->start, start);
+	order_epoch_free(e);
+}
+
 /* What order_info leaves out, as it is of records. */
 static void info_is_of_records(void)
 {
@@ -301,6 +311,8 @@ static void info_is_of_records(void)
 	for (uint32_t i = 0; i < N_RECORDS; i++)
 		CHECK_INT(info->outside[i / 64] >> i % 64 & 1, !is_in_part(i));
 	check_epoch(order, 3); /* whole, though its beginning was read */
+	check_start(order, 3, 2 * 5 * 2);
+	check_start(order, 4, 0);
 	order_may_be_left(order);
 	CHECK(info->may_be_left && order_info(order)->may_be_left);
 	order_free(order);
@@ -310,6 +322,7 @@ static void info_is_of_records(void)
 	CHECK_U64(order_records_info(order)->start_epoch, 1);
 	CHECK_U64(order_records_info(order)->start_step, 10);
 	CHECK(order_records_info(order)->is_same_every_epoch);
+	check_start(order, 1, N_RECORDS);
 	CHECK(!order_records_info(order)->outside);
 	order_free(order);
 	order = order_of("sequential");

@@ -13,7 +13,7 @@
 const struct order_info *order_records_info(const struct order *order);
 
 /* As order_epoch_new, of records: n is how many the table has, sample[] are numbers of the table,
- * first[] and next_same[] are of these. It is whole, whatever start_step says. Beside the epoch it
+ * first[] and next_same[] are of these. It is whole, and `start` is where start_step says. Beside the epoch it
  * takes one transient array of 4 bytes for each position of the world. Also -ENOMEM: it takes more
  * than order_params.memory says is there, which is asked before each array. The order must number
  * records. Freed by order_epoch_free; any thread, if order_params.memory is for any. */
