@@ -40,7 +40,6 @@
 #include <string.h>
 
 enum { RECORDS_MAX = 65536, UNSEEN_MAX = 64, PLACE_MAX = 64 };
-#define READ_LIKELY_BYTES (128u << 10) /* of the kernel, where pages follow each other */
 
 /* How long a record may be quiet before it is decided: a sample that was read in part so far may
  * have a slow reader. One list for each, so that the oldest of a list is the first one due. */
@@ -406,9 +405,16 @@ static bool come_to_first_locked(struct cache *c, struct account_shard *a, struc
 	return !is_told;
 }
 
+bool account_is_reached_only(struct cache *c, struct unit_id unit)
+{
+	const struct unit_map *map = dataset_unit_map(c->p.dataset);
+
+	return !unit_is_first(map, unit) || unit_is_in_records(map, unit_sample(map, unit));
+}
+
 bool account_come(struct cache *c, struct unit_id unit, uint64_t now_ns)
 {
-	bool is_first = unit_is_first(dataset_unit_map(c->p.dataset), unit), is_unheard = false;
+	bool is_first = !account_is_reached_only(c, unit), is_unheard = false;
 	struct account_shard *a = shard_for(c, unit);
 	struct record *rec;
 
@@ -488,7 +494,7 @@ static bool is_of_last_open(struct cache *c, const struct record *rec, uint64_t 
 static bool is_of_tracer(struct cache *c, const struct cache_read *r)
 {
 	return unit_is_traced(c, r->unit) && r->length <= c->tracer_bytes &&
-	       r->offset == dataset_unit_extent(c->p.dataset, r->unit).offset;
+	       r->offset == dataset_unit_own(c->p.dataset, r->unit).offset;
 }
 
 bool account_lacks_push(struct cache *c, const struct cache_read *r)
@@ -573,7 +579,7 @@ static struct unit_id next_unit_of(struct cache *c, const struct cache_read *r)
 {
 	uint64_t end;
 
-	if (!unit_is_traced(c, r->unit))
+	if (!unit_is_traced(c, r->unit) || dataset_is_in_records(c->p.dataset, r->entry))
 		return UNIT_NONE;
 	end = (r->offset / UNIT_BYTES + 1) * UNIT_BYTES;
 	return r->offset + r->length > end ? dataset_unit_at(c->p.dataset, r->entry, end)
@@ -584,7 +590,7 @@ static uint64_t bytes_in_unit(struct cache *c, const struct cache_read *r, uint6
 {
 	struct dataset_extent extent;
 
-	if (!unit_is_traced(c, r->unit))
+	if (!unit_is_traced(c, r->unit) || dataset_is_in_records(c->p.dataset, r->entry))
 		return bytes;
 	extent = dataset_unit_extent(c->p.dataset, r->unit);
 	return MIN(bytes, MAX(extent.offset + extent.length, r->offset) - r->offset);
@@ -640,7 +646,7 @@ static void sweep_record_locked(struct cache *c, struct account_shard *a, struct
 /* What it is that a unit was come to. */
 static enum news_kind news_of(struct cache *c, struct unit_id unit)
 {
-	return unit_is_first(dataset_unit_map(c->p.dataset), unit) ? NEWS_OPENED : NEWS_REACHED;
+	return account_is_reached_only(c, unit) ? NEWS_REACHED : NEWS_OPENED;
 }
 
 /* Returns early when `unseen` is full. */

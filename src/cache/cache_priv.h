@@ -13,7 +13,8 @@
  * GONE objects are out of the table and live on while somebody holds a reference.
  *
  * A range is an object as well, of any part of a file of several pieces (ranges.c): in the list of
- * its file, but not in the table.
+ * its file, but not in the table. Where records are units, their parts are objects in the table
+ * (records.c).
  */
 #ifndef CLAIRFS_CACHE_PRIV_H
 #define CLAIRFS_CACHE_PRIV_H
@@ -64,6 +65,7 @@ struct object {
 	uint64_t ready_ns; /* since when a prefetch waits for its first reader, else 0 */
 	uint64_t start;    /* in the file; of a piece: PIECE_BYTES times its number */
 	uint32_t piece, length, refs;
+	uint32_t key; /* in the table: of a piece its number, of a part of a record records.c */
 	struct cache_rights rights; /* while it is in the table they do not change */
 	enum object_state state;
 	int64_t young_until_ns; /* of the read; see tier.h */
@@ -73,8 +75,9 @@ struct object {
 	bool has_slot;          /* counts as a prefetch in flight */
 	bool is_heap;           /* the arena was full: memory for this fetch only */
 	bool is_range;          /* not in the table; the store has no such thing */
+	bool is_record;         /* in the table, and no piece: a part of a record, or its tracer page */
 	bool is_once;           /* a range that goes with those who wait for it */
-	bool is_tracer;         /* a range: the first page of a unit that the kernel has otherwise */
+	bool is_tracer;         /* a range, or of a record: the first page of a unit that the kernel has otherwise */
 	bool is_ahead;          /* counted in ahead_bytes: nobody has come for it yet */
 	bool is_charged, is_charged_whole; /* see ahead_spend */
 	bool is_owed; /* to be charged if it comes from the source after all */
@@ -261,11 +264,11 @@ void *name_main(void *cache);
 
 static inline struct unit_id unit_of_object(struct cache *c, const struct object *obj)
 {
-	return dataset_unit_at(c->p.dataset, obj->state_of->entry, obj->start);
+	return dataset_unit_of_read(c->p.dataset, obj->state_of->entry, obj->start, obj->length);
 }
 
-/* It is one of several of its file. Then its first page is never pushed: the READ of that page, the
- * tracer, says that a reader has come to it, once, however the file is read. */
+/* It is one of several of its file. Then the first page that is its own is never pushed: the READ of that
+ * page, the tracer, says that a reader has come to it, once, however the file is read. */
 static inline bool unit_is_traced(const struct cache *c, struct unit_id unit)
 {
 	const struct unit_map *map = dataset_unit_map(c->p.dataset);
@@ -276,5 +279,6 @@ static inline bool unit_is_traced(const struct cache *c, struct unit_id unit)
 #include "fetch_priv.h"
 #include "object_priv.h"
 #include "ranges_priv.h"
+#include "records_priv.h"
 
 #endif

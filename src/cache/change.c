@@ -284,6 +284,8 @@ static void drop_unit_locked(struct cache *c, struct shard *s, struct entry_stat
 		struct object *obj = container_of(node, struct object, in_entry);
 
 		next = node->next;
+		if (obj->is_record && !unit_eq(records_unit(c, obj), unit))
+			continue; /* it shares a page with this one */
 		if (obj->state == OBJECT_RESIDENT && obj->start < extent.offset + extent.length &&
 		    extent.offset < obj->start + obj->length)
 			object_drop_locked(c, s, obj, dead);

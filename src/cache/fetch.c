@@ -171,18 +171,19 @@ bool store_keeps_piece(struct cache *c, struct entry_id entry, const struct file
 	return keeper_has(c, entry, id, piece, piece + 1);
 }
 
-/* What the walk has to know of the piece. Copies are of no use to what measures, and of ranges there
- * are none. */
+/* What the walk has to know of the piece. Copies are of no use to what measures, and of ranges and parts of
+ * records there are none. */
 static void fetch_look(struct fetch *f)
 {
 	struct cache *c = f->cache;
 	const struct object *obj = f->object;
 	struct entry_id entry = obj->state_of->entry;
-	uint8_t mark = obj->is_range ? 0 : probed_mark(c, unit_of_object(c, obj));
+	bool is_part = obj->is_range || obj->is_record;
+	uint8_t mark = is_part ? 0 : probed_mark(c, unit_of_object(c, obj));
 
 	f->request.mark = mark;
 	f->walk.want.is_cold = mark != 0;
-	f->walk.may_copy = !mark && !obj->is_range && !bits_get(c->abroad, entry.v);
+	f->walk.may_copy = !mark && !is_part && !bits_get(c->abroad, entry.v);
 }
 
 static enum metric inflight_metric(const struct fetch *f)

@@ -55,10 +55,13 @@ void hold_lost_locked(struct cache *c, struct shard *s, struct entry_state *es, 
 
 struct piece_span cache_unit_pieces(const struct cache *c, struct unit_id unit, uint64_t size)
 {
-	uint64_t from = dataset_unit_extent(c->p.dataset, unit).offset;
+	struct dataset_extent extent = dataset_unit_extent(c->p.dataset, unit);
+	uint64_t from = extent.offset;
 	uint64_t most = unit_is_traced(c, unit) ? UNIT_BYTES : UNIT_WHOLE_BYTES;
 	uint64_t to = MAX(from, MIN(from + most, size));
 
+	if (dataset_is_in_records(c->p.dataset, extent.entry))
+		return records_parts(c, unit, size);
 	return (struct piece_span){ (uint32_t)(from / PIECE_BYTES),
 				    (uint32_t)DIV_ROUND_UP(to, (uint64_t)PIECE_BYTES) };
 }
@@ -164,7 +167,9 @@ static void fetch_piece_locked(struct cache *c, struct shard *s, struct entry_st
 		return;
 	}
 	if (!obj) {
-		obj = object_new_locked(c, s, es, id, piece);
+		obj = dataset_is_in_records(c->p.dataset, es->entry)
+			      ? records_new_locked(c, s, es, id, job->unit, piece)
+			      : object_new_locked(c, s, es, id, piece);
 		if (!obj) {
 			job->status = -ENOMEM;
 			return;
@@ -276,6 +281,7 @@ int cache_copy_get(struct cache *c, struct entry_id entry, uint32_t piece,
 		return -ESTALE;
 	*ret = (struct cache_copy){ .object = obj,
 				    .data = obj->mem,
+				    .start = obj->start,
 				    .piece = piece,
 				    .length = obj->length,
 				    .young_until_ns = obj->young_until_ns };

@@ -159,7 +159,7 @@ struct object *object_find_locked(struct cache *c, struct shard *s, struct entry
 {
 	struct object *obj = *object_bucket(c, s, entry, piece);
 
-	while (obj && !(entry_eq(obj->state_of->entry, entry) && obj->piece == piece))
+	while (obj && !(entry_eq(obj->state_of->entry, entry) && obj->key == piece))
 		obj = obj->next_hash;
 	return obj;
 }
@@ -186,11 +186,12 @@ struct object *object_alloc(uint64_t size)
 	return calloc(1, sizeof(struct object) + used);
 }
 
-struct object *object_new_locked(struct cache *c, struct shard *s, struct entry_state *es,
-				 const struct file_identity *identity, uint32_t piece)
+struct object *object_add_locked(struct cache *c, struct shard *s, struct entry_state *es,
+				 const struct file_identity *identity, uint32_t key, uint64_t start,
+				 uint32_t length)
 {
 	struct object *obj = object_alloc(identity->size);
-	struct object **bucket = object_bucket(c, s, es->entry, piece);
+	struct object **bucket = object_bucket(c, s, es->entry, key);
 
 	if (!obj)
 		return NULL;
@@ -202,16 +203,24 @@ struct object *object_new_locked(struct cache *c, struct shard *s, struct entry_
 	list_push_tail(&es->objects, &obj->in_entry); /* ranges stay in front */
 	obj->identity = *identity;
 	access_rights(c, es->entry, &obj->rights);
-	obj->piece = piece;
-	obj->start = (uint64_t)piece * PIECE_BYTES;
-	obj->length = piece_length(identity->size, piece);
-	assert(obj->length > 0);
+	obj->key = key;
+	obj->piece = (uint32_t)(start / PIECE_BYTES);
+	obj->start = start;
+	obj->length = length;
+	assert(length > 0 && length <= PIECE_BYTES);
 	obj->refs = 1;
 	obj->next_hash = *bucket;
 	*bucket = obj;
 	object_move_locked(obj, OBJECT_QUEUED);
 	atomic_fetch_add(&c->n_objects, 1);
 	return obj;
+}
+
+struct object *object_new_locked(struct cache *c, struct shard *s, struct entry_state *es,
+				 const struct file_identity *identity, uint32_t piece)
+{
+	return object_add_locked(c, s, es, identity, piece, (uint64_t)piece * PIECE_BYTES,
+				 piece_length(identity->size, piece));
 }
 
 void object_make_plain_locked(struct cache *c, struct shard *s, struct object *obj)
@@ -246,7 +255,7 @@ void object_touch_locked(struct shard *s, struct object *obj)
 
 void object_drop_locked(struct cache *c, struct shard *s, struct object *obj, struct list *dead)
 {
-	struct object **at = object_bucket(c, s, obj->state_of->entry, obj->piece);
+	struct object **at = object_bucket(c, s, obj->state_of->entry, obj->key);
 
 	while (!obj->is_range && *at != obj)
 		at = &(*at)->next_hash;
@@ -254,6 +263,8 @@ void object_drop_locked(struct cache *c, struct shard *s, struct object *obj, st
 		range_left_locked(c, s, obj);
 	else
 		*at = obj->next_hash;
+	if (obj->is_record && obj->is_tracer)
+		atomic_fetch_sub(&c->n_tracers, 1);
 	if (obj->is_ahead)
 		range_met(c, obj);
 	if (obj->is_charged && obj->state == OBJECT_QUEUED)

@@ -24,6 +24,10 @@ struct object *object_find_locked(struct cache *c, struct shard *s, struct entry
 struct object *object_new_locked(struct cache *c, struct shard *s, struct entry_state *es,
 				 const struct file_identity *identity, uint32_t piece)
 	REQUIRES(s->mu);
+/* The same of any bytes of the file, with this number in the table. */
+struct object *object_add_locked(struct cache *c, struct shard *s, struct entry_state *es,
+				 const struct file_identity *identity, uint32_t key, uint64_t start,
+				 uint32_t length) REQUIRES(s->mu);
 /* Zeros, for one of a file of that size; NULL when out of memory. */
 struct object *object_alloc(uint64_t size);
 void object_move_locked(struct object *obj, enum object_state to);

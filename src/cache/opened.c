@@ -32,9 +32,9 @@ void note_resized(struct cache *c, struct entry_id entry, uint64_t before, uint6
 {
 	struct unit_id first;
 	uint32_t n = dataset_units_of(c->p.dataset, entry, &first);
-	uint64_t from = n > 1 ? MIN(before, now) / UNIT_BYTES : 0;
-
-	uint64_t end = MIN((uint64_t)n, MAX(before, now) / UNIT_BYTES + 1);
+	bool is_cut = n > 1 && !dataset_is_in_records(c->p.dataset, entry);
+	uint64_t from = is_cut ? MIN(before, now) / UNIT_BYTES : 0;
+	uint64_t end = is_cut ? MIN((uint64_t)n, MAX(before, now) / UNIT_BYTES + 1) : n;
 
 	if (n == 1)
 		note_news(c, &(struct news_item){
@@ -79,7 +79,8 @@ void cache_note_open(struct cache *c, struct entry_id entry)
 	metrics_add(c->p.metrics, METRIC_SAMPLE_OPENS, 1);
 	observe_lead(c, entry, now_ns);
 	(void)dataset_units_of(c->p.dataset, entry, &first);
-	account_open(c, first, now_ns);
+	if (!dataset_is_in_records(c->p.dataset, entry)) /* there a read is one of a record */
+		account_open(c, first, now_ns);
 	note_unit(c, NEWS_OPENED, first);
 }
 

@@ -26,9 +26,13 @@ static bool is_being_read(struct entry_state *es, const struct object *obj)
 	return false;
 }
 
-static uint32_t tracer_bytes_of(struct cache *c, struct unit_id unit, uint64_t length)
+static void set_tracer(struct cache *c, struct cache_push *push)
 {
-	return unit_is_traced(c, unit) ? (uint32_t)MIN(length, (uint64_t)c->tracer_bytes) : 0;
+	struct dataset_extent own = dataset_unit_own(c->p.dataset, push->unit);
+
+	push->tracer_at = own.offset;
+	if (unit_is_traced(c, push->unit))
+		push->tracer_bytes = (uint32_t)MIN(own.length, (uint64_t)c->tracer_bytes);
 }
 
 int cache_push_begin(struct cache *c, struct unit_id unit, struct cache_push *ret)
@@ -53,8 +57,7 @@ int cache_push_begin(struct cache *c, struct unit_id unit, struct cache_push *re
 		ret->first = span.first;
 		ret->end = span.end;
 		if (span.first < span.end)
-			ret->tracer_bytes = tracer_bytes_of(
-				c, unit, id.size - (uint64_t)span.first * PIECE_BYTES);
+			set_tracer(c, ret);
 		bits_clear(c->staged_opened, unit.v); /* who comes from now on comes to this push */
 	}
 	mutex_unlock(&s->mu);
@@ -88,6 +91,7 @@ int cache_push_pin(struct cache *c, struct cache_push *push, uint32_t piece, str
 	if (rc == 0)
 		*ret = (struct cache_copy){ .object = obj,
 					    .data = obj->mem,
+					    .start = obj->start,
 					    .piece = piece,
 					    .length = obj->length };
 	return rc;
@@ -152,7 +156,8 @@ struct part_job {
 
 void push_drop_part(struct cache *c, struct unit_id unit)
 {
-	struct dataset_extent extent = dataset_unit_extent(c->p.dataset, unit);
+	/* Pages that it shares are others' as well. */
+	struct dataset_extent extent = dataset_unit_own(c->p.dataset, unit);
 	struct part_job *part = extent.length ? calloc(1, sizeof(*part)) : NULL;
 
 	if (!extent.length)

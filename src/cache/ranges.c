@@ -90,6 +90,8 @@ struct object *ranges_find_locked(struct cache *c, struct shard *s, struct entry
 	struct object *obj = piece_find_locked(c, s, es, at);
 	struct list *node = es->objects.next;
 
+	if (!obj)
+		obj = records_find_locked(c, s, es, at);
 	for (uint32_t i = 0; !obj && i < es->n_ranges; i++, node = node->next) {
 		struct object *range = container_of(node, struct object, in_entry);
 
@@ -107,6 +109,7 @@ uint64_t ranges_gap_locked(struct cache *c, struct shard *s, struct entry_state 
 
 	if (next < end && piece_find_locked(c, s, es, next))
 		end = next;
+	end = records_gap_locked(c, s, es, at, end);
 	for (uint32_t i = 0; i < es->n_ranges; i++, node = node->next) {
 		const struct object *range = container_of(node, struct object, in_entry);
 
@@ -268,7 +271,7 @@ void range_used_locked(struct cache *c, struct shard *s, struct object *obj, con
 
 	if (!range_cover(obj, got) || !is_there)
 		return;
-	if (obj->is_range) {
+	if (obj->is_range || obj->is_tracer) {
 		object_drop_locked(c, s, obj, dead);
 	} else { /* what is older was not read yet, or is kept for the next time */
 		list_remove(&obj->in_lru);

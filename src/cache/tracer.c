@@ -4,7 +4,8 @@
  * so that the READ of that page says when a reader has come there. The page stays here until then: else
  * that READ would be one of the source, and its reader would wait for what was fetched long ago.
  *
- * A tracer page is a range (ranges.c) that nobody evicts: there are few. It goes with its READ, when the
+ * A tracer page is a range (ranges.c) that nobody evicts: there are few. Of a record it is in the table
+ * (records.c): there may be many of one file. It goes with its READ, when the
  * unit is here again, when the kernel is seen to have lost the rest, and when the file changes. Where
  * nobody ever comes for it (a job that is over) it stays until one of these; its number is bounded.
  */
@@ -12,7 +13,7 @@
 
 #include <string.h>
 
-/* Of one file, as they are looked for one after the other; of all, a part of the arena. */
+/* Of one file, where they are looked for one after the other; of all, a part of the arena. */
 enum { TRACERS_MAX = 1024, TRACERS_OF_ARENA = 256 };
 
 void *tracer_page(struct cache *c, struct unit_id unit)
@@ -27,35 +28,55 @@ void *tracer_page(struct cache *c, struct unit_id unit)
 		       : NULL;
 }
 
-static struct object *first_piece_locked(struct cache *c, struct shard *s, struct entry_state *es,
-					 struct unit_id unit) REQUIRES(s->mu)
+/* What has the page of the unit, while it is here. */
+static struct object *piece_of_locked(struct cache *c, struct shard *s, struct entry_state *es,
+				      struct unit_id unit, uint64_t at) REQUIRES(s->mu)
 {
-	uint64_t from = dataset_unit_extent(c->p.dataset, unit).offset;
-	struct object *obj = object_find_locked(c, s, es->entry, (uint32_t)(from / PIECE_BYTES));
+	bool is_record = dataset_is_in_records(c->p.dataset, es->entry);
+	struct object *obj =
+		object_find_locked(c, s, es->entry,
+				   is_record ? records_part_at(c, unit, at)
+					     : (uint32_t)(at / PIECE_BYTES));
 
-	return obj && obj->state == OBJECT_RESIDENT && es->n_tracers < TRACERS_MAX ? obj : NULL;
+	return obj && obj->state == OBJECT_RESIDENT && (is_record || es->n_tracers < TRACERS_MAX)
+		       ? obj
+		       : NULL;
+}
+
+static struct object *tracer_new_locked(struct cache *c, struct shard *s, struct entry_state *es,
+					const struct object *piece, struct unit_id unit, uint64_t at,
+					uint32_t length) REQUIRES(s->mu)
+{
+	struct object *obj;
+
+	if (dataset_is_in_records(c->p.dataset, es->entry))
+		return records_tracer_new_locked(c, s, es, &piece->identity, unit, at, length);
+	obj = range_new_locked(c, s, es, &piece->identity, at, at + length);
+	es->n_tracers += obj != NULL;
+	return obj;
 }
 
 void tracer_keep_locked(struct cache *c, struct shard *s, struct entry_state *es,
 			struct unit_id unit, void **page)
 {
-	struct object *piece = *page ? first_piece_locked(c, s, es, unit) : NULL, *obj = NULL;
-	uint32_t length;
+	struct dataset_extent own = dataset_unit_own(c->p.dataset, unit);
+	uint64_t at = own.offset;
+	struct object *piece = *page && own.length ? piece_of_locked(c, s, es, unit, at) : NULL;
+	struct object *obj = NULL;
+	uint32_t length = 0;
 
 	if (piece) {
-		length = MIN(piece->length, c->tracer_bytes);
-		obj = range_new_locked(c, s, es, &piece->identity, piece->start,
-				       piece->start + length);
+		length = (uint32_t)MIN(piece->start + piece->length - at, (uint64_t)c->tracer_bytes);
+		obj = tracer_new_locked(c, s, es, piece, unit, at, length);
 	}
 	if (!obj)
 		return;
 	obj->mem = TAKE(*page);
-	memcpy(obj->mem, piece->mem, length);
+	memcpy(obj->mem, (const char *)piece->mem + (at - piece->start), length);
 	obj->rights = piece->rights;
 	obj->read_class = READ_ARENA;
 	obj->young_until_ns = piece->young_until_ns;
 	obj->is_planned = obj->is_tracer = true;
-	es->n_tracers++;
 	atomic_fetch_add(&c->n_tracers, 1);
 	object_move_locked(obj, OBJECT_FETCHING);
 	object_move_locked(obj, OBJECT_RESIDENT);
@@ -66,7 +87,12 @@ void tracer_drop_locked(struct cache *c, struct shard *s, struct entry_state *es
 {
 	uint64_t from = dataset_unit_extent(c->p.dataset, unit).offset;
 	struct list *node = es->objects.next;
+	struct object *kept = NULL;
 
+	if (dataset_is_in_records(c->p.dataset, es->entry))
+		kept = records_tracer_find_locked(c, s, es, unit);
+	if (kept)
+		object_drop_locked(c, s, kept, dead);
 	for (uint32_t i = 0; es->n_tracers && i < es->n_ranges; i++, node = node->next) {
 		struct object *obj = container_of(node, struct object, in_entry);
 

@@ -5,12 +5,18 @@
  * The watch functions run on the planner's thread and must not block. */
 #include <assert.h>
 #include <errno.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "clairfs/base/cpus.h"
+#include "clairfs/base/log.h"
 #include "clairfs/base/text.h"
+#include "clairfs/dataset/units.h"
 #include "daemon_priv.h"
 
 #define CPUS_SHARE 8 /* of the CPUs that may be used, for a search */
+#define RECORD_BYTES 256u /* of memory, for each record that is a unit */
+#define RECORDS_SHARE 4   /* of the memory that is there, for all of them */
 
 static_assert(FS_LANES == ORDERS_LANES, "each lane of fs is one of orders");
 
@@ -62,6 +68,49 @@ static uint32_t world_told(void)
 	return (uint32_t)world;
 }
 
+/* Whether there is memory for as many units. */
+static bool has_room_for(const struct wire *w, uint64_t n)
+{
+	uint64_t there = daemon_memory_available(); /* 0: not known */
+
+	if (w->opts->ram && (!there || w->opts->ram < there))
+		there = w->opts->ram;
+	return !there || n * RECORD_BYTES <= there / RECORDS_SHARE;
+}
+
+/* Units stay as they are while it is mounted, so the order of the start decides: a job that streams
+ * through files is better off with files. The store keeps pieces of files. */
+static void cut_records(struct wire *w)
+{
+	const struct order *order = orders_first(w->orders);
+	uint64_t n = dataset_n_records(w->dataset);
+	const char *why = NULL;
+	int rc = 0;
+
+	if (!order || !order_n_records(order))
+		return;
+	if (w->opts->store_dir || w->opts->store_bytes)
+		why = "the store keeps files";
+	else if (!has_room_for(w, n))
+		why = "there is too little memory for as many";
+	else
+		rc = dataset_cut_records(w->dataset, (uint32_t)sysconf(_SC_PAGESIZE));
+	if (rc == -ENOTSUP)
+		why = "they are too small, or several are read at once";
+	else if (rc == -E2BIG)
+		why = "there are too many";
+	else if (rc == -ENODATA)
+		why = "their files are small";
+	else if (rc < 0)
+		why = strerror(-rc);
+	if (why)
+		log_info("%llu samples within files: the files are fetched ahead, not the samples: %s",
+			 (unsigned long long)n, why);
+	else
+		log_info("%llu samples within files are fetched ahead one by one",
+			 (unsigned long long)n);
+}
+
 int wire_make_orders(struct wire *w, struct err *err)
 {
 	const struct orders_params op = { .source = w->source,
@@ -76,6 +125,8 @@ int wire_make_orders(struct wire *w, struct err *err)
 	rc = orders_begin(w->orders, w->spec, err);
 	if (rc < 0)
 		err_prefix(err, "option order");
+	else
+		cut_records(w);
 	return rc;
 }
 

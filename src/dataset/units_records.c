@@ -289,6 +289,14 @@ struct dataset_extent dataset_unit_own(const struct dataset *ds, struct unit_id 
 	return ret;
 }
 
+uint64_t dataset_unit_bytes(const struct dataset *ds, struct unit_id unit)
+{
+	const struct record_units *u = ds->by_record;
+	struct dataset_extent x = dataset_unit_extent(ds, unit);
+
+	return dataset_is_in_records(ds, x.entry) ? MIN(x.length, (uint64_t)u->length[unit.v]) : x.length;
+}
+
 /* The last unit of the file that begins no later, when what it begins at is rounded down to `step`. */
 static struct unit_id last_before(const struct dataset *ds, struct entry_id e, uint64_t offset,
 				  uint64_t step)

@@ -11,15 +11,14 @@
 
 enum { STAGE_BUSY = 16 };
 
-static int stage_piece(struct drive *d, const struct cache_push *push,
-		       const struct cache_copy *copy, bool *has_looked_up)
+/* Bytes [from, to) of the copy, in the file. */
+static int stage_part(struct drive *d, const struct cache_push *push, const struct cache_copy *copy,
+		      uint64_t from, uint64_t to, bool *has_looked_up)
 {
-	uint32_t skip = copy->piece == push->first ? push->tracer_bytes : 0;
 	struct stage_piece piece = { .file = push->file,
-				     .piece = copy->piece,
-				     .skip = skip,
-				     .length = copy->length,
-				     .data = copy->data,
+				     .offset = from,
+				     .length = (uint32_t)(to - from),
+				     .data = (const char *)copy->data + (from - copy->start),
 				     .size = push->size };
 	int rc = stage_push(d->stage, d->stage_ctx, &piece);
 
@@ -35,15 +34,37 @@ static int stage_piece(struct drive *d, const struct cache_push *push,
 	return stage_push(d->stage, d->stage_ctx, &piece);
 }
 
+static bool has_tracer(const struct cache_push *push, const struct cache_copy *copy)
+{
+	return push->tracer_bytes && copy->start <= push->tracer_at &&
+	       push->tracer_at < copy->start + copy->length;
+}
+
+/* All of it but the tracer page. */
+static int stage_piece(struct drive *d, const struct cache_push *push,
+		       const struct cache_copy *copy, bool *has_looked_up)
+{
+	uint64_t from = copy->start, to = copy->start + copy->length;
+	int rc = 0;
+
+	if (has_tracer(push, copy)) {
+		if (push->tracer_at > from)
+			rc = stage_part(d, push, copy, from, push->tracer_at, has_looked_up);
+		from = push->tracer_at + push->tracer_bytes;
+		if (from >= to)
+			return rc;
+	}
+	return rc == 0 ? stage_part(d, push, copy, from, to, has_looked_up) : rc;
+}
+
 /* The kernel may have its page from the last pass: then nobody would hear of this one. */
 static int drop_tracer(struct drive *d, const struct cache_push *push, const struct cache_copy *copy)
 {
 	int rc;
 
-	if (!push->tracer_bytes || copy->piece != push->first)
+	if (!has_tracer(push, copy))
 		return 0;
-	rc = d->stage->inval(d->stage_ctx, push->file, (uint64_t)copy->piece * PIECE_BYTES,
-			     push->tracer_bytes);
+	rc = d->stage->inval(d->stage_ctx, push->file, push->tracer_at, push->tracer_bytes);
 	return rc == -ENOENT ? 0 : rc; /* it knows nothing of the file */
 }
 
@@ -85,6 +106,7 @@ static int stage_pieces(struct drive *d, struct cache_push *push)
 
 static int stage_unit(struct drive *d, struct unit_id unit)
 {
+	struct dataset_extent extent;
 	struct cache_push push;
 	uint64_t begin_ns, bytes;
 	int rc = cache_push_begin(d->cache, unit, &push);
@@ -92,7 +114,8 @@ static int stage_unit(struct drive *d, struct unit_id unit)
 	if (rc != 0)
 		return rc;
 	begin_ns = metrics_is_tracing(d->metrics) ? clock_now(d->clock) : 0;
-	bytes = dataset_unit_extent(d->dataset, unit).length;
+	extent = dataset_unit_extent(d->dataset, unit);
+	bytes = extent.length;
 	rc = cache_push_end(d->cache, &push, stage_pieces(d, &push));
 	if (begin_ns)
 		metrics_trace(d->metrics,
@@ -100,7 +123,7 @@ static int stage_unit(struct drive *d, struct unit_id unit)
 						     .begin_ns = begin_ns,
 						     .end_ns = clock_now(d->clock),
 						     .file = push.file.entry.v,
-						     .piece = push.first,
+						     .piece = (uint32_t)(extent.offset / PIECE_BYTES),
 						     .bytes = (uint32_t)bytes,
 						     .status = (int16_t)rc });
 	if (rc == 0) {

@@ -42,7 +42,7 @@ static int push(struct recorder *r, uint32_t piece, uint32_t length, uint64_t si
 {
 	return stage_push(&record_ops, r,
 			  &(struct stage_piece){ .file = { .entry = { 5 }, .renewal = 3 },
-						 .piece = piece,
+						 .offset = (uint64_t)piece * PIECE_BYTES,
 						 .length = length,
 						 .data = bytes,
 						 .size = size });
@@ -89,7 +89,7 @@ static void pushes_that_break_the_rule_are_refused(void)
 	struct recorder r = { .size = 5000 };
 
 	CHECK_INT(push(&r, 0, 4999, 5000), -EINVAL);
-	CHECK_INT(push(&r, 0, 4096, 5000), -EINVAL);
+	CHECK_INT(push(&r, 0, 4097, 5000), -EINVAL);
 	CHECK_INT(push(&r, 0, 5001, 5000), -EINVAL);
 	CHECK_INT(push(&r, 1, 5000, 5000), -EINVAL);
 	CHECK_INT(push(&r, 1, 0, 5000), -EINVAL);

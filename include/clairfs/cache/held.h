@@ -21,7 +21,7 @@ struct entry_state;
 
 /* --- holding: hold.c --- */
 
-/* Pieces [first, end) of a file. */
+/* Pieces [first, end) of a file, or parts of a unit that is a record, whose numbers say nothing. */
 struct piece_span {
 	uint32_t first, end;
 };
@@ -54,6 +54,7 @@ void cache_release(struct cache *cache, struct unit_id unit, bool is_left);
 struct cache_copy {
 	struct object *object;
 	const void *data;
+	uint64_t start; /* in the file */
 	uint32_t piece, length;
 	int64_t young_until_ns; /* see tier.h */
 };
@@ -80,10 +81,11 @@ struct cache_push {
 	struct unit_id unit;
 	struct stage_file file;
 	uint64_t size;             /* of the file */
-	uint32_t first, end;       /* pieces [first, end) of it */
-	/* Bytes at the beginning of the first piece that are not to be pushed but dropped: the tracer
-	 * page of a file of several units, whose READ says that a reader has come there. */
+	uint32_t first, end;       /* as cache_unit_pieces */
+	/* Bytes from that place of the file on that are not to be pushed but dropped, 0: none. The
+	 * tracer page of a file of several units, whose READ says that a reader has come there. */
 	uint32_t tracer_bytes;
+	uint64_t tracer_at;
 	struct entry_state *state; /* referenced */
 	uint32_t version;
 };

@@ -47,6 +47,8 @@ bool dataset_is_in_records(const struct dataset *ds, struct entry_id e);
 /* The whole pages that nothing of another unit is on, as the file is now; of a unit that is no record
  * its extent. Length 0: there are none. */
 struct dataset_extent dataset_unit_own(const struct dataset *ds, struct unit_id unit);
+/* So much of it is the record's, the rest of its pages are its neighbours'; else what its extent has. */
+uint64_t dataset_unit_bytes(const struct dataset *ds, struct unit_id unit);
 /* Of a file in records: the last unit whose extent begins at or before that byte; UNIT_NONE: none.
  * O(log units of the file). */
 struct unit_id dataset_unit_before(const struct dataset *ds, struct entry_id e, uint64_t offset);

@@ -38,13 +38,12 @@ struct stage_ops {
 };
 struct stage_piece {
 	struct stage_file file;
-	uint32_t piece, length;
-	uint32_t skip; /* bytes at its beginning that are not pushed: whole pages, or all of it */
+	uint64_t offset; /* of a page */
+	uint32_t length; /* PIECE_BYTES at most; to the end of a page, or of the file */
 	const void *data;
 	uint64_t size; /* of the file */
 };
-/* Pushes one piece in page-aligned parts of at most 1 MiB, the last one ending exactly at the file's
- * size; never past it. */
+/* Pushes them at once. -EINVAL: they are no whole pages, or past the size. */
 int stage_push(const struct stage_ops *ops, void *ctx, const struct stage_piece *piece) MUST_USE;
 
 #endif
