@@ -5,6 +5,7 @@
  * filesystem's clock. Runs on test threads; the stage's operations on the cache's threads.
  */
 #include "cache_rig.h"
+#include "clairfs/dataset/units.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -247,6 +248,17 @@ uint32_t rig_count(struct rig *rig, enum rig_event event, uint32_t entry)
 
 /* --- making and freeing --- */
 
+static void cut_records(struct rig *rig, const char *text, struct err *err)
+{
+	struct dataset_import *import;
+
+	must(dataset_import_new(rig->dataset, rig->dir, &import, err) == 0, err->msg);
+	must(dataset_import_add(import, "list", text, strlen(text), err) == 0, err->msg);
+	must(dataset_import_finish(import, rig->dataset, err) == 0, err->msg);
+	dataset_import_free(import);
+	must(dataset_cut_records(rig->dataset, 4096) == 0, "records");
+}
+
 static void open_tiers(struct rig *rig, struct err *err)
 {
 	const struct rig_options *o = &rig->options;
@@ -269,6 +281,8 @@ static void open_tiers(struct rig *rig, struct err *err)
 	struct io *pool;
 
 	must(dataset_open(&dataset, &rig->dataset, err) == 0, err->msg);
+	if (o->records)
+		cut_records(rig, o->records, err);
 	must(io_pool_new(&io, &pool, err) == 0, err->msg);
 	rig->io = fault_io_new(pool);
 	rig->metrics = metrics_new();

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Units that are records of larger files in the cache: held by the thousand in one file and found by
+ * where they are, pushed but for a page of their own, let go alone though they share pages, and taken all
+ * by a change. Nothing plans: what whoever plans would ask for is the test's. */
+#include <string.h>
+
+#include "cache_rig.h"
+#include "src/cache/cache_priv.h"
+#include "src/cache/news_priv.h"
+#include "src/drive/drive_priv.h"
+
+#define MIB ((uint64_t)1 << 20)
+#define PAGE 4096u
+#define NAME "class/000000.jpg"
+
+struct asked {
+	struct cache_fetch fetch;
+	struct news_answer answer;
+};
+
+static bool is_answered(struct rig *rig, struct asked *a)
+{
+	struct news *n = rig->drive->news;
+	bool is_first;
+
+	mutex_lock(&n->mu);
+	is_first = n->answers.next == &a->answer.node;
+	if (is_first)
+		list_remove(&a->answer.node);
+	mutex_unlock(&n->mu);
+	return is_first;
+}
+
+static int hold(struct rig *rig, uint32_t unit)
+{
+	struct asked a = { .fetch = { .answer_to = &a.answer } };
+
+	CHECK_INT(cache_hold(rig->cache, (struct unit_id){ unit }, &a.fetch), 0);
+	RIG_UNTIL(is_answered(rig, &a));
+	return a.fetch.status;
+}
+
+static void let_go(struct rig *rig, uint32_t unit)
+{
+	cache_release(rig->cache, (struct unit_id){ unit }, false);
+}
+
+static uint32_t told(struct rig *rig, enum news_kind kind, uint32_t unit)
+{
+	struct news *n = rig->drive->news;
+	uint32_t count = 0;
+
+	mutex_lock(&n->mu);
+	for (uint32_t i = 0; i < n->n_fill; i++)
+		count += n->fill[i].kind == kind && n->fill[i].unit.v == unit;
+	if (kind < NEWS_LATE_KINDS)
+		count += n->late_fill[kind][unit / 64] >> unit % 64 & 1;
+	mutex_unlock(&n->mu);
+	return count;
+}
+
+static void push(struct rig *rig, uint32_t unit)
+{
+	struct cache_push p;
+	struct cache_copy copy;
+
+	CHECK_INT(cache_push_begin(rig->cache, (struct unit_id){ unit }, &p), 0);
+	for (uint32_t i = p.first; i < p.end; i++) {
+		int rc;
+
+		RIG_UNTIL((rc = cache_push_pin(rig->cache, &p, i, &copy)) != -EAGAIN); /* a READ ends */
+		CHECK_INT(rc, 0);
+		cache_push_unpin(rig->cache, &p, &copy, true);
+	}
+	CHECK_INT(cache_push_end(rig->cache, &p, 0), 0);
+}
+
+static uint64_t source_bytes(struct rig *rig)
+{
+	return rig_metric(rig, METRIC_SOURCE_BYTES);
+}
+
+/* Three records, one of them of 17.5 MiB, in a file of 30; and a file that is one unit. */
+static struct rig *rig_of_records(void)
+{
+	static const uint64_t sizes[] = { 30 * MIB, 5000 };
+
+	return rig_new(&(struct rig_options){
+		.n = 2,
+		.sizes = sizes,
+		.arena_limit = 64 * MIB,
+		.is_not_started = true,
+		.records = NAME " 10000 100000\n" NAME " 110000 2000000\n" NAME " 5242880 18350080\n" });
+}
+
+static void a_record_is_held_with_the_pages_it_shares(void)
+{
+	struct rig *rig = rig_of_records();
+
+	CHECK_U64(dataset_n_units(rig->dataset), 2 + 5 + 1);
+	CHECK_INT(hold(rig, 0), 0);
+	CHECK_U64(source_bytes(rig), 110592 - 8192);
+	CHECK_INT(hold(rig, 1), 0); /* of two parts; a page is here twice */
+	CHECK_U64(source_bytes(rig), 110592 - 8192 + 2113536 - 106496);
+	CHECK_INT(rig_read_check(rig, 0, 8192, 102400), READ_ARENA);
+	CHECK_INT(rig_read_check(rig, 0, 0, 16384), READ_MISS); /* the head of the file */
+	CHECK_INT(rig_read_check(rig, 0, 90112, 126976), READ_ARENA); /* of both */
+	CHECK_INT(rig_read_check(rig, 0, 106496 + MIB - PAGE, 2 * PAGE), READ_ARENA); /* of its parts */
+	CHECK_INT(rig_read_check(rig, 0, 2109440, 2 * PAGE), READ_MISS); /* beyond */
+	let_go(rig, 0);
+	CHECK_INT(rig_read_check(rig, 0, 106496, PAGE), READ_ARENA); /* that page is the other's, too */
+	CHECK_INT(rig_read_check(rig, 0, 102400, PAGE), READ_MISS);
+	CHECK_INT(hold(rig, 2), 0); /* the first of five */
+	CHECK_INT(rig_read_check(rig, 0, 8 * MIB, 100000), READ_ARENA);
+	CHECK_INT(rig_read_check(rig, 0, 9 * MIB, 100000), READ_MISS);
+	CHECK_INT(hold(rig, 6), 0);
+	CHECK_INT(rig_read_check(rig, 0, 22 * MIB, 100000), READ_ARENA);
+	cache_release(rig->cache, (struct unit_id){ 1 }, true); /* stays for whoever reads it */
+	CHECK_INT(rig_read_check(rig, 0, 114688, 100000), READ_ARENA);
+	CHECK_INT(hold(rig, 1), 0);
+	let_go(rig, 1);
+	let_go(rig, 2);
+	let_go(rig, 6);
+	CHECK_INT(rig_read_check(rig, 0, 114688, 100000), READ_MISS);
+	rig_free(rig);
+}
+
+static void the_first_page_of_its_own_says_who_comes(void)
+{
+	struct rig *rig = rig_of_records();
+	struct cache_push p;
+
+	CHECK_INT(hold(rig, 0), 0);
+	CHECK_INT(hold(rig, 1), 0);
+	CHECK_INT(cache_push_begin(rig->cache, (struct unit_id){ 1 }, &p), 0);
+	CHECK_U64(p.end - p.first, 2);
+	CHECK_U64(p.tracer_at, 110592);
+	CHECK_U64(p.tracer_bytes, PAGE);
+	CHECK_INT(cache_push_end(rig->cache, &p, -EAGAIN), -EAGAIN);
+	push(rig, 0);
+	push(rig, 1);
+	cache_note_open(rig->cache, (struct entry_id){ 0 }); /* says nothing of a record */
+	CHECK_U64(told(rig, NEWS_OPENED, 0), 1);
+	CHECK_U64(told(rig, NEWS_REACHED, 0), 0);
+	CHECK_INT(rig_read_check(rig, 0, 106496, PAGE), READ_ARENA); /* the page of both is nobody's */
+	CHECK_U64(told(rig, NEWS_REACHED, 0) + told(rig, NEWS_REACHED, 1), 0);
+	CHECK_INT(rig_read_check(rig, 0, 110592, PAGE), READ_ARENA);
+	CHECK_U64(told(rig, NEWS_REACHED, 1), 1);
+	CHECK_INT(rig_read_check(rig, 0, 12288, PAGE), READ_ARENA);
+	CHECK_U64(told(rig, NEWS_REACHED, 0), 1);
+	CHECK_U64(told(rig, NEWS_UNSTAGED, 0), 1); /* by that page, which the kernel had not any more */
+	CHECK_U64(told(rig, NEWS_UNSTAGED, 1), 0);
+	/* One that was not pushed is read from its first page on, or with what is around a fault. */
+	CHECK_INT(rig_read_check(rig, 0, 5 * MIB, 131072), READ_MISS);
+	CHECK_U64(told(rig, NEWS_REACHED, 2), 1);
+	rig_free(rig);
+}
+
+/* Ahead of a reader of the record before, the kernel has read the beginning of this one. */
+static void what_is_read_beyond_a_record_does_not_say_that_somebody_came(void)
+{
+	struct rig *rig = rig_of_records();
+
+	CHECK_INT(rig_read_check(rig, 0, 106496, 40960), READ_MISS);
+	CHECK_U64(told(rig, NEWS_REACHED, 1), 0);
+	CHECK_INT(rig_read_check(rig, 0, 106496, 131072), READ_MISS);
+	CHECK_U64(told(rig, NEWS_REACHED, 1), 1);
+	CHECK_INT(rig_read_check(rig, 0, 8192, 102400), READ_MISS);
+	CHECK_U64(told(rig, NEWS_REACHED, 0), 1);
+	rig_free(rig);
+}
+
+static void the_tracer_page_outlives_its_record(void)
+{
+	struct rig *rig = rig_of_records();
+	uint64_t before;
+
+	CHECK_INT(hold(rig, 0), 0);
+	CHECK_INT(hold(rig, 1), 0);
+	push(rig, 0);
+	push(rig, 1);
+	let_go(rig, 0);
+	let_go(rig, 1);
+	CHECK_U64(arena_used(rig->arena), 2 * PAGE);
+	before = source_bytes(rig);
+	CHECK_INT(rig_read_check(rig, 0, 12288, PAGE), READ_ARENA);
+	CHECK_INT(rig_read_check(rig, 0, 110592, PAGE), READ_ARENA);
+	CHECK_U64(source_bytes(rig), before);
+	RIG_UNTIL(arena_used(rig->arena) == 0); /* they came, and are of no use any more */
+	CHECK_INT(hold(rig, 1), 0);
+	push(rig, 1);
+	let_go(rig, 1);
+	CHECK_U64(arena_used(rig->arena), PAGE);
+	CHECK_INT(hold(rig, 1), 0); /* here again before it was read: there is one copy */
+	CHECK_U64(arena_used(rig->arena), 2113536 - 106496);
+	let_go(rig, 1);
+	CHECK_U64(arena_used(rig->arena), PAGE);
+	rig_replace(rig, 0, 20 * MIB); /* another file now */
+	rig_read_check(rig, 0, 8 * MIB, PAGE);
+	RIG_UNTIL(arena_used(rig->arena) == 0);
+	CHECK_U64(atomic_load(&rig->cache->n_tracers), 0);
+	rig_free(rig);
+}
+
+static uint64_t total_bytes(struct rig *rig)
+{
+	uint64_t bytes = 0;
+
+	account_sweep(rig->cache, clock_now(rig->cache->p.clock), true);
+	for (int class = 0; class < READ_CLASSES; class ++)
+		bytes += rig_metric(rig, METRIC_READ_BYTES_STAGED + class);
+	return bytes;
+}
+
+static void pushed_records_count_as_long_as_they_are(void)
+{
+	struct rig *rig = rig_of_records();
+
+	for (uint32_t unit = 0; unit < 2; unit++) {
+		CHECK_INT(hold(rig, unit), 0);
+		push(rig, unit);
+	}
+	cache_note_open(rig->cache, (struct entry_id){ 0 });
+	CHECK_U64(total_bytes(rig), 0);
+	rig_read_check(rig, 0, 110592, PAGE);
+	CHECK_U64(total_bytes(rig), 2000000);
+	rig_read_check(rig, 0, 12288, PAGE);
+	CHECK_U64(total_bytes(rig), 2100000);
+	CHECK_U64(rig_metric(rig, METRIC_READ_BYTES_ARENA), 2 * PAGE);
+	rig_free(rig);
+}
+
+static void a_change_takes_all_records_of_the_file(void)
+{
+	struct fault_io_rule wait = { .kind = FAULT_IO_HOLD, .repeat = 64 };
+	struct rig *rig = rig_of_records();
+	struct asked a = { .fetch = { .answer_to = &a.answer } };
+
+	CHECK_INT(hold(rig, 0), 0);
+	CHECK_INT(hold(rig, 3), 0);
+	CHECK_INT(hold(rig, 7), 0);
+	fault_io_set(rig->io, &wait);
+	CHECK_INT(cache_hold(rig->cache, (struct unit_id){ 1 }, &a.fetch), 0);
+	fault_io_wait_held(rig->io, 1);
+	rig_replace(rig, 0, 90000);
+	fault_io_set(rig->io, NULL);
+	fault_io_resume(rig->io);
+	RIG_UNTIL(is_answered(rig, &a));
+	CHECK_INT(a.fetch.status, -ESTALE);
+	for (uint32_t unit = 0; unit < 8; unit++)
+		CHECK_U64(told(rig, NEWS_LOST_COPY, unit), unit == 0 || unit == 3);
+	for (uint32_t unit = 0; unit < 8; unit++)
+		CHECK_U64(told(rig, NEWS_RESIZED, unit), unit < 7);
+	/* It is smaller than a piece now, and the table is of a file that is no more. */
+	CHECK_INT(hold(rig, 0), 0);
+	CHECK_INT(hold(rig, 1), 0);
+	CHECK_INT(rig_read_check(rig, 0, 0, 90000), READ_MISS);
+	push(rig, 0);
+	let_go(rig, 0);
+	let_go(rig, 1);
+	rig_free(rig);
+}
+
+/* --- many --- */
+
+#define RECORDS 1500u
+#define RECORD_BYTES 19000u /* 0..: of each the number of it more */
+
+static uint64_t start_of(uint32_t i)
+{
+	return 777 + (uint64_t)i * RECORD_BYTES + (uint64_t)i * (i - 1) / 2 + (i / 7) * 5000u;
+}
+
+static char *many(void)
+{
+	char *text = NULL;
+	size_t size = 0;
+	FILE *out = open_memstream(&text, &size);
+
+	CHECK(out);
+	for (uint32_t i = 0; i < RECORDS; i++)
+		fprintf(out, NAME " %llu %u\n", (unsigned long long)start_of(i), RECORD_BYTES + i);
+	fclose(out);
+	return text;
+}
+
+/* All are held and let go in any sequence: what is held is read from here, and is right. */
+static void records_are_held_by_the_thousand(void)
+{
+	AUTO_FREE char *text = many();
+	uint64_t seed = check_seed(), size = start_of(RECORDS) + 100;
+	static bool is_held[RECORDS];
+	struct rig *rig = rig_new(&(struct rig_options){ .n = 1,
+							 .sizes = &size,
+							 .arena_limit = 64 * MIB,
+							 .is_not_started = true,
+							 .records = text });
+
+	memset(is_held, 0, sizeof(is_held));
+	CHECK_U64(dataset_n_units(rig->dataset), RECORDS);
+	for (uint32_t k = 0; k < 4000; k++) {
+		uint32_t i = (uint32_t)check_rand_below(&seed, RECORDS);
+		uint64_t from = start_of(i) - start_of(i) % PAGE;
+		uint64_t end = MIN(ALIGN_UP(start_of(i) + RECORD_BYTES + i, (uint64_t)PAGE), size);
+		enum read_class class;
+
+		if (is_held[i] && check_rand_below(&seed, 3) == 0) {
+			let_go(rig, i);
+			is_held[i] = false;
+		} else if (!is_held[i]) {
+			CHECK_INT(hold(rig, i), 0);
+			is_held[i] = true;
+		}
+		class = rig_read_check(rig, 0, from, (uint32_t)(end - from));
+		CHECK_INT(class, is_held[i] ? READ_ARENA : READ_MISS);
+	}
+	for (uint32_t i = 0; i < RECORDS; i++)
+		if (is_held[i])
+			let_go(rig, i);
+	rig_free(rig);
+}
+
+static const struct check_test tests[] = {
+	{ "a_record_is_held_with_the_pages_it_shares", a_record_is_held_with_the_pages_it_shares },
+	{ "the_first_page_of_its_own_says_who_comes", the_first_page_of_its_own_says_who_comes },
+	{ "what_is_read_beyond_a_record_does_not_say_that_somebody_came",
+	  what_is_read_beyond_a_record_does_not_say_that_somebody_came },
+	{ "the_tracer_page_outlives_its_record", the_tracer_page_outlives_its_record },
+	{ "pushed_records_count_as_long_as_they_are", pushed_records_count_as_long_as_they_are },
+	{ "a_change_takes_all_records_of_the_file", a_change_takes_all_records_of_the_file },
+	{ "records_are_held_by_the_thousand", records_are_held_by_the_thousand },
+};
+
+CHECK_MAIN(tests)
