@@ -7,6 +7,8 @@ Nothing here looks at a clock, and pages that the kernel has dropped are asked f
 """
 import mmap
 import os
+import random
+import threading
 
 import mountkit
 import tap
@@ -92,17 +94,96 @@ def jumps_are_followed_record_by_record(place):
         # Decided when they have been quiet for some seconds. READs are of whole pages.
         stats = v.mount.wait_for(lambda s: asked(s) >= 0.97 * v.bytes and s, "what was pushed is counted as it was read")
         tap.ok(asked(stats) <= 1.08 * v.bytes, "and not twice", asked(stats), v.bytes)
+        # What is held for later and not read before the end of the test: at most the memory there is.
+        c = v.mount.counters()
+        tap.ok(c["upcall_read"] <= 1.6 * v.n, "a record that was pushed asks for one page", c["upcall_read"], v.n)
+        tap.ok(c["source_bytes"] <= 1.1 * v.bytes + 32 * MIB, "the source gives what is read", c["source_bytes"], v.bytes)
         for number in (1, 2):
             tap.equal([r for r in v.epoch(number) if not v.is_right(r)], [], f"every byte of epoch {number} is right")
         c = v.quiet()
         stats = v.mount.stats()
-        for text in (stats["order"], stats["reads"], {k: n for k, n in c.items() if n}):
-            tap.note(str(text))
-        # What is held for later and not read before the end of the test: at most the memory there is.
         tap.ok(c["source_bytes"] <= 1.1 * 3 * v.bytes + 32 * MIB, "the source gives what is read", c["source_bytes"], 3 * v.bytes)
         tap.equal(stats["order"]["readers"]["lost"], 0, "the order is not lost")
         tap.equal(stats["order"]["epoch"]["length"], v.n, "its epochs are of records")
         tap.ok(c["prefetch_useful"] >= 2 * v.n, "most were there before their reader", c["prefetch_useful"], v.n)
 
 
-mountkit.run(jumps_are_followed_record_by_record)
+def others_read_as_they_like_beside(place):
+    """Whole files, parts of any size, mapped pages, and records in another order: all get the bytes of the file."""
+    with Shards(place) as v:
+        stop, wrong = [], []
+        order = v.epoch(0)
+
+        def parts(seed):
+            numbers = random.Random(seed)
+            fd = os.open(v.mount.path(v.names[seed % FILES]), os.O_RDONLY)
+            want = v.data[v.names[seed % FILES]]
+            with mmap.mmap(fd, 0, prot=mmap.PROT_READ) as view:
+                while not stop:
+                    at, n = numbers.randrange(len(want)), numbers.randrange(1, 300000)
+                    if os.pread(fd, n, at) != want[at:at + n] or view[at:at + 5000] != want[at:at + 5000]:
+                        wrong.append((seed, at, n))
+            os.close(fd)
+
+        threads = [threading.Thread(target=parts, args=(seed,)) for seed in range(3)]
+        for thread in threads:
+            thread.start()
+        bad = [r for r in order if not v.is_right(r)]
+        for name in v.names:
+            bad += [] if mountkit.read_file(v.mount.path(name)) == v.data[name] else [name]
+        stop.append(True)
+        for thread in threads:
+            thread.join()
+        tap.equal(bad, [], "every byte of the job and of who reads whole files")
+        tap.equal(wrong, [], "and of who reads parts of them")
+        v.quiet()
+
+
+def a_file_that_is_replaced_while_its_records_are_held(place):
+    with Shards(place, revalidate=1) as v:
+        order = v.epoch(0)
+        for r in order[:50]:
+            v.is_right(r)
+        file = v.records[order[50]][0]
+        name, old = v.names[file], v.data[v.names[file]]
+        new = rng.randbytes(len(old) - 3 * MIB)
+        mountkit.write_file(f"{place.source}/{name}.new", new)
+        os.rename(f"{place.source}/{name}.new", f"{place.source}/{name}")
+        mixed = []
+        for r in order[50:300]:
+            of, at, n = v.records[r]
+            try:
+                got = os.pread(v.fds[of], n, at)
+            except OSError as error:
+                if error.errno != mountkit.errno.ESTALE or of != file:
+                    raise
+                continue
+            if got != v.want(r) and (of != file or got != new[at:at + n]):
+                mixed.append(r)
+        tap.equal(mixed, [], "bytes of one version, or a refusal")
+        v.data[name] = new
+
+        def is_new():
+            try:
+                return mountkit.read_file(v.mount.path(name)) == new
+            except OSError as error:
+                if error.errno != mountkit.errno.ESTALE:
+                    raise
+                return False
+        mountkit.wait_until(is_new, "opened again it is the new one, to its end")
+        os.close(v.fds[file])
+        v.fds[file] = os.open(v.mount.path(name), os.O_RDONLY)
+        wrong = [r for r in v.epoch(1) if v.records[r][0] == file and not v.is_right(r)]
+        tap.equal(wrong, [], "and its records are those of the new one, where they are")
+        tap.ok(v.mount.counters()["source_changed"] >= 1, "that was seen")
+
+
+def where_records_cannot_be_units_files_are(place):
+    with Shards(place, store_dir=place.store, store_bytes="64M", store_keep=0) as v:
+        tap.ok("the files are fetched ahead, not the samples: the store keeps files" in v.mount.text(), "with a store", v.mount.text())
+        tap.ok(v.mount.stats()["order"]["epoch"]["length"] <= 5 * FILES, "its epochs are of files")
+        tap.equal([r for r in v.epoch(0)[:100] if not v.is_right(r)], [], "bytes are right all the same")
+
+
+mountkit.run(jumps_are_followed_record_by_record, others_read_as_they_like_beside, a_file_that_is_replaced_while_its_records_are_held,
+             where_records_cannot_be_units_files_are)
