@@ -167,6 +167,7 @@ struct cache {
 	_Atomic uint32_t asked_part; /* asked.c; 0: not known */
 	_Atomic uint32_t n_direct, stage_probe;
 	_Atomic uint64_t n_tracers; /* pages, see tracer.c */
+	_Atomic uint64_t last_tracer[64]; /* by reader, see reached.c */
 	uint32_t tracer_bytes;      /* a page of the kernel's */
 	struct prefetch_queue prefetch;
 	struct mutex ahead_mu; /* a leaf */
@@ -225,6 +226,10 @@ void tracer_drop_locked(struct cache *c, struct shard *s, struct entry_state *es
 /* The kernel has lost what was pushed of the unit, or was not asked about it. Without a lock. */
 void tracer_lost(struct cache *c, struct unit_id unit);
 
+/* --- reached.c --- */
+/* A READ has come, of a file that may have several units: tells who has come to which. */
+void reached_note(struct cache *c, const struct cache_read *r);
+
 /* --- opened.c --- */
 /* Tells whoever plans; UNIT_NONE: of nothing that is planned. */
 void note_unit(struct cache *c, enum news_kind kind, struct unit_id unit);
@@ -254,6 +259,8 @@ void unit_fetches_release_locked(struct cache *c, struct shard *s, struct entry_
 /* The kernel's pages of one unit, of a file that has several: queues it. A READ that is under way fills
  * its pages again, and a stager waits for it. */
 void push_drop_part(struct cache *c, struct unit_id unit);
+/* Of that only its tracer page. */
+void push_drop_tracer(struct cache *c, struct unit_id unit);
 /* A job of it that nobody took up. */
 void push_free_part(struct page_job *job);
 

@@ -154,25 +154,40 @@ struct part_job {
 	uint64_t offset, length;
 };
 
-void push_drop_part(struct cache *c, struct unit_id unit)
+static void queue_part(struct cache *c, const struct dataset_extent *extent)
 {
-	/* Pages that it shares are others' as well. */
-	struct dataset_extent extent = dataset_unit_own(c->p.dataset, unit);
-	struct part_job *part = extent.length ? calloc(1, sizeof(*part)) : NULL;
+	struct part_job *part = extent->length ? calloc(1, sizeof(*part)) : NULL;
 
-	if (!extent.length)
+	if (!extent->length)
 		return;
 	if (!part) {
 		cache_degrade(c, "out of memory");
 		return;
 	}
-	part->job.entry = extent.entry;
+	part->job.entry = extent->entry;
 	part->job.is_part = true;
-	part->file = (struct stage_file){ extent.entry,
-					  dataset_renewal(c->p.dataset, extent.entry) };
-	part->offset = extent.offset;
-	part->length = extent.length;
+	part->file = (struct stage_file){ extent->entry,
+					  dataset_renewal(c->p.dataset, extent->entry) };
+	part->offset = extent->offset;
+	part->length = extent->length;
 	queue_push(c->p.pages, &part->job.node);
+}
+
+void push_drop_part(struct cache *c, struct unit_id unit)
+{
+	/* Pages that it shares are others' as well. */
+	struct dataset_extent extent = dataset_unit_own(c->p.dataset, unit);
+
+	queue_part(c, &extent);
+}
+
+void push_drop_tracer(struct cache *c, struct unit_id unit)
+{
+	struct dataset_extent extent = dataset_unit_own(c->p.dataset, unit);
+
+	extent.length = MIN(extent.length, (uint64_t)c->tracer_bytes);
+	if (c->stage)
+		queue_part(c, &extent);
 }
 
 void push_free_part(struct page_job *job)

@@ -416,49 +416,6 @@ static void note_staged(struct cache *c, const struct cache_read *r)
 		tracer_lost(c, r->unit);
 }
 
-/* Whether it is a reader's who has come to this record. It may also have a tracer page by chance: a fault
- * has what is around it read as well, and where the kernel has much of what is before a record, it reads
- * on behind that. */
-static bool is_at_record(struct cache *c, const struct cache_read *r, struct unit_id unit)
-{
-	struct dataset_extent own = dataset_unit_own(c->p.dataset, unit);
-	uint64_t end = r->offset + r->length;
-
-	if (own.offset < r->offset || own.offset >= end)
-		return false;
-	return r->length <= c->tracer_bytes || r->length >= READ_LIKELY_BYTES ||
-	       end >= own.offset + own.length;
-}
-
-/* The unit of which it asks for the page that says so, of a file that has several; else UNIT_NONE. */
-static struct unit_id reached_by(struct cache *c, const struct cache_read *r)
-{
-	uint64_t at = ALIGN_UP(r->offset, (uint64_t)UNIT_BYTES);
-	struct unit_id unit;
-
-	static_assert(UNIT_BYTES >= PIECE_BYTES, "a READ has one such page at most");
-	if (dataset_is_in_records(c->p.dataset, r->entry))
-		return !unit_eq(r->unit, UNIT_NONE) && is_at_record(c, r, r->unit) ? r->unit
-										    : UNIT_NONE;
-	unit = dataset_unit_at(c->p.dataset, r->entry, at);
-	return at < r->offset + r->length && !unit_eq(unit, UNIT_NONE) && unit_is_traced(c, unit)
-		       ? unit
-		       : UNIT_NONE;
-}
-
-static void note_reached(struct cache *c, const struct cache_read *r)
-{
-	struct unit_id unit = reached_by(c, r);
-
-	if (unit_eq(unit, UNIT_NONE))
-		return;
-	if (account_come(c, unit, clock_now(c->p.clock)))
-		note_unit(c, NEWS_OPENED, unit);
-	/* Of the first one of a file that is cut the open is told. */
-	if (account_is_reached_only(c, unit))
-		note_unit(c, NEWS_REACHED, unit);
-}
-
 void cache_read(struct cache *c, struct cache_read *r)
 {
 	struct shard *s = shard_of(c, r->entry);
@@ -480,7 +437,7 @@ void cache_read(struct cache *c, struct cache_read *r)
 		note_staged(c, r);
 	if (dataset_unit_map(c->p.dataset)->first &&
 	    r->renewal == dataset_renewal(c->p.dataset, r->entry))
-		note_reached(c, r);
+		reached_note(c, r);
 	r->is_accounted = account_read_begin(c, r);
 	mutex_lock(&s->mu);
 	es = entry_get_locked(c, s, r->entry);

@@ -36,7 +36,7 @@ def records_of(sizes):
 class Shards:
     """Files with a table of their records through slowfs, through a mount whose memory has room for a third of them."""
 
-    def __init__(self, place, order=ORDER, **options):
+    def __init__(self, place, order=ORDER, is_slow=True, **options):
         self.place, self.order = place, order
         sizes = [16 * MIB + 4097 * i for i in range(FILES)]
         self.data = place.files(sizes, "shard{:02d}.bin")
@@ -45,12 +45,13 @@ class Shards:
         self.n = len(self.records)
         self.bytes = sum(r[2] for r in self.records)
         mountkit.write_file(place.path("list"), "".join(f"{self.names[f]} {at} {n}\n" for f, at, n in self.records).encode())
-        self.slow = Slowfs(place, place.source, place.path("slow"), "--keep-cache", "--latency-ms", "2", "--mbps", "400")
-        good("index", place.path("slow"), "--snapshot-dir", place.snapshots, "--import", place.path("list"))
+        self.slow = Slowfs(place, place.source, place.path("slow"), "--keep-cache", "--latency-ms", "2", "--mbps", "400") if is_slow else None
+        self.from_ = place.path("slow") if is_slow else place.source
+        good("index", self.from_, "--snapshot-dir", place.snapshots, "--import", place.path("list"))
         self.options = {"ram": "32M", "order": order, **options}
 
     def __enter__(self):
-        self.mount = self.place.mount(self.place.path("slow"), **self.options)
+        self.mount = self.place.mount(self.from_, **self.options)
         self.fds = [os.open(self.mount.path(name), os.O_RDONLY) for name in self.names]
         return self
 
@@ -58,7 +59,8 @@ class Shards:
         for fd in self.fds:
             os.close(fd)
         self.mount.__exit__(*error)
-        self.slow.__exit__(*error)
+        if self.slow:
+            self.slow.__exit__(*error)
 
     def epoch(self, number):
         order = self.order.replace(":records=1", "")
@@ -140,7 +142,8 @@ def others_read_as_they_like_beside(place):
 
 
 def a_file_that_is_replaced_while_its_records_are_held(place):
-    with Shards(place, revalidate=1) as v:
+    # Not through slowfs: to that a path is an inode, and who reads the old file leaves its pages there.
+    with Shards(place, is_slow=False, revalidate=1) as v:
         order = v.epoch(0)
         for r in order[:50]:
             v.is_right(r)
@@ -158,7 +161,8 @@ def a_file_that_is_replaced_while_its_records_are_held(place):
                 if error.errno != mountkit.errno.ESTALE or of != file:
                     raise
                 continue
-            if got != v.want(r) and (of != file or got != new[at:at + n]):
+            # Refused in the middle of it, the kernel gives what it had until there.
+            if got != v.want(r) and (of != file or got not in (old[at:at + len(got)], new[at:at + n])):
                 mixed.append(r)
         tap.equal(mixed, [], "bytes of one version, or a refusal")
         v.data[name] = new
