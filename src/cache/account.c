@@ -41,6 +41,8 @@
 
 enum { RECORDS_MAX = 65536, UNSEEN_MAX = 64, PLACE_MAX = 64 };
 
+#define READ_LIKELY_BYTES (128u << 10) /* of the kernel, where pages follow each other */
+
 /* How long a record may be quiet before it is decided: a sample that was read in part so far may
  * have a slow reader. One list for each, so that the oldest of a list is the first one due. */
 static const uint64_t grace_ns[AGES] = { NS_PER_S, 5 * NS_PER_S };
@@ -631,6 +633,9 @@ static void sweep_record_locked(struct cache *c, struct account_shard *a, struct
 {
 	bool is_over = rec->n_opens || rec->is_counted || is_final;
 
+	/* Of a record that is no sign of a reader: the kernel reads on beyond the one before it. */
+	is_over |= dataset_is_in_records(c->p.dataset,
+					 dataset_unit_entry(c->p.dataset, rec->unit));
 	if (rec->n_opens || !rec->is_counted)
 		decide_locked(c, a, rec);
 	if (is_over) {

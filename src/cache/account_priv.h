@@ -26,8 +26,6 @@ bool account_read_begin(struct cache *c, struct cache_read *r);
 void account_read_end(struct cache *c, const struct cache_read *r, int status, uint64_t bytes);
 /* No open says that somebody has come to it: it is not the first unit of its file, or it is a record. */
 bool account_is_reached_only(struct cache *c, struct unit_id unit);
-/* Of the kernel, where pages follow each other. */
-#define READ_LIKELY_BYTES (128u << 10)
 /* Decides what has been quiet for long enough; everything when is_final. */
 void account_sweep(struct cache *c, uint64_t now_ns, bool is_final);
 

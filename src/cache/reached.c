@@ -6,7 +6,8 @@
  * as well. A fault has what is around it read, too. And where the kernel has much of what lies before a
  * record, it takes the hole for the head of a stream and reads on, beyond the record: the tracer page of
  * the next one is asked for at the same moment, by the same thread. That one is not told, and dropped
- * again, or nobody would hear of its reader.
+ * again, or nobody would hear of its reader. Of a record that was not pushed the READ of its last page says
+ * that it is read.
  *
  * Runs on the caller of cache_read, with no lock held.
  */
@@ -39,12 +40,12 @@ static bool is_read_on(struct cache *c, const struct cache_read *r, struct unit_
 static bool is_at_record(struct cache *c, const struct cache_read *r, struct unit_id unit)
 {
 	struct dataset_extent own = dataset_unit_own(c->p.dataset, unit);
-	uint64_t end = r->offset + r->length;
+	uint64_t end = r->offset + r->length, own_end = own.offset + own.length;
 
-	if (own.offset < r->offset || own.offset >= end)
+	if (r->length > c->tracer_bytes) /* the kernel may have its beginning, but not its end */
+		return r->offset < own_end && own_end <= end;
+	if (r->offset != own.offset || !own.length)
 		return false;
-	if (r->length > c->tracer_bytes)
-		return r->length >= READ_LIKELY_BYTES || end >= own.offset + own.length;
 	if (!is_read_on(c, r, unit))
 		return true;
 	push_drop_tracer(c, unit);

@@ -449,8 +449,8 @@ int order_records_note(struct order *order, const struct order_params *params,
 
 	if (order->records.n > 0)
 		snprintf(text, sizeof(text),
-			 "it numbers %" PRIu64 " samples within files: a mount has the files, in the "
-			 "sequence in which the job comes to them",
+			 "it numbers %" PRIu64 " samples within files; where a mount fetches the files, "
+			 "these come in the sequence in which the job comes to them",
 			 order->info.n);
 	else if (params->n_records > 0 && order_spec_u64(spec, "records") == ORDER_RECORDS_AUTO &&
 		 spec->kind->numbers != ORDER_NUMBERS_SHARDS)

@@ -100,14 +100,14 @@ def jumps_are_followed_record_by_record(place):
         c = v.mount.counters()
         tap.ok(c["upcall_read"] <= 1.6 * v.n, "a record that was pushed asks for one page", c["upcall_read"], v.n)
         tap.ok(c["source_bytes"] <= 1.1 * v.bytes + 32 * MIB, "the source gives what is read", c["source_bytes"], v.bytes)
+        tap.equal(v.mount.stats()["order"]["readers"]["lost"], 0, "the order is not lost")
         for number in (1, 2):
             tap.equal([r for r in v.epoch(number) if not v.is_right(r)], [], f"every byte of epoch {number} is right")
         c = v.quiet()
         stats = v.mount.stats()
         tap.ok(c["source_bytes"] <= 1.1 * 3 * v.bytes + 32 * MIB, "the source gives what is read", c["source_bytes"], 3 * v.bytes)
-        tap.equal(stats["order"]["readers"]["lost"], 0, "the order is not lost")
         tap.equal(stats["order"]["epoch"]["length"], v.n, "its epochs are of records")
-        tap.ok(c["prefetch_useful"] >= 2 * v.n, "most were there before their reader", c["prefetch_useful"], v.n)
+        tap.ok(c["prefetch_useful"] >= 1.5 * v.n, "most were there before their reader", c["prefetch_useful"], v.n)
 
 
 def others_read_as_they_like_beside(place):
