@@ -182,12 +182,13 @@ void order_epoch_free(struct order_epoch *epoch);
 /* The same epoch in units, where samples are cut (map->first is not NULL): the units of a sample
  * follow each other, those of samples that workers and ranks read at once come in turns. O(units).
  * info: of the order, in samples. Likewise from an epoch of records and the map of these; then units
- * may be of no record, and a unit of several records comes as often. -EOVERFLOW: too many positions; -ENOMEM. Any thread. */
+ * may be of no record, and a unit of several records comes as often. -EOVERFLOW: too many positions;
+ * -ENOMEM. Any thread. */
 int order_epoch_expand(const struct order_epoch *samples, const struct order_info *info,
 		       const struct unit_map *map, struct order_epoch **ret) MUST_USE;
 /* And what is said of it, in units but for batch, workers and prefetch_factor, which stay those of
- * samples; start_step is 0 (order_epoch.start has it). Units of no sample are outside. *ret_bits (heap) has the bitmaps of *ret
- * and must outlive it; ranks are info's. -ENOMEM */
+ * samples; start_step is 0 (order_epoch.start has it). Units of no sample are outside.
+ * *ret_bits (heap) has the bitmaps of *ret and must outlive it; ranks are info's. -ENOMEM */
 int order_info_expand(const struct order_info *info, const struct unit_map *map,
 		      struct order_info *ret, uint64_t **ret_bits) MUST_USE;
 /* Whether many of the samples are cut, by what order_info_expand said: then units, not samples, are

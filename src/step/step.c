@@ -67,7 +67,8 @@ static struct step_use use_at(const struct step *s, uint64_t pass, uint64_t posi
 {
 	struct step_use use = { .unit = unit, .pass = pass, .position = position };
 
-	if (s->n_jobs != 1 || s->job[0].order->info.inner || s->job[0].order->is_of_records || !plan_is_confirmed(s->plan) ||
+	if (s->n_jobs != 1 || s->job[0].order->info.inner || s->job[0].order->is_of_records ||
+	    !plan_is_confirmed(s->plan) ||
 	    !unit_eq(plan_unit_at(s->plan, pass, position), unit))
 		return use;
 	use.order = order_info(s->job[0].order->order);

@@ -212,56 +212,6 @@ static struct order_ref *make_order(uint32_t n, const char *text)
 	return ref;
 }
 
-/* --- orders of records --- */
-
-enum { R_FILES = 4, R_EACH = 50, R_OF_RECORDS = 3 }; /* files with records, and one that is a unit */
-
-static int list_shards(void *ctx, struct order_shard **ret, size_t *ret_n)
-{
-	*ret = calloc(R_OF_RECORDS, sizeof(**ret));
-	CHECK(*ret);
-	for (uint32_t i = 0; i < R_OF_RECORDS; i++)
-		(*ret)[i] = (struct order_shard){ .sample = i, .count = R_EACH };
-	*ret_n = R_OF_RECORDS;
-	return 0;
-}
-
-static struct order_ref *make_records_order(const char *text)
-{
-	static const uint32_t first_of_file[] = { 0, 50, 100, 150, 151 };
-	static uint32_t first[R_OF_RECORDS * R_EACH], past[R_OF_RECORDS * R_EACH];
-	static const uint64_t in_records[] = { 7 };
-	static struct unit_map records, files;
-	struct order_params params = { .n = R_FILES,
-				       .n_records = R_OF_RECORDS * R_EACH,
-				       .shards = list_shards };
-	struct order_spec *spec = NULL;
-	struct order *order = NULL;
-	struct err err = { 0 };
-	struct order_ref *ref;
-
-	for (uint32_t i = 0; i < R_OF_RECORDS * R_EACH; i++) {
-		first[i] = i;
-		past[i] = i + 1;
-	}
-	records = (struct unit_map){ .n_samples = R_OF_RECORDS * R_EACH,
-				     .n_units = R_OF_RECORDS * R_EACH + 1,
-				     .first = first,
-				     .past = past };
-	files = (struct unit_map){ .n_samples = R_FILES,
-				   .n_units = records.n_units,
-				   .first = first_of_file,
-				   .in_records = in_records,
-				   .of_records = &records };
-	CHECK_INT(order_spec_parse(text, &spec, &err), 0);
-	CHECK_INT(order_new(spec, &params, &order, &err), 0);
-	CHECK_STR(err.msg, "");
-	order_spec_free(spec);
-	ref = order_ref_new(order, &files, true);
-	CHECK(ref != NULL);
-	return ref;
-}
-
 static const struct step_hands all_hands = { .fetch = send_it,
 					     .stage = send_it,
 					     .pin = send_it,
@@ -343,7 +293,7 @@ static void answer(struct world *w, uint32_t at)
 		ev.kind = PLAN_EV_EPOCH;
 		ev.status = atomic_load(&w->ref[at]->is_over) ? -ECANCELED : 0;
 		if (ev.status == 0)
-			ev.status = order_ref_epoch(w->ref[at], a->epoch, &ev.order_epoch, &err);
+			ev.status = order_epoch_new(w->ref[at]->order, a->epoch, &ev.order_epoch, &err);
 		order_ref_put(w->ref[at]);
 		break;
 	case PLAN_ACT_DROP:
@@ -530,46 +480,6 @@ static void open_is_placed_in_the_order_of_its_job(void)
 		settle(w);
 	}
 	CHECK(placed[0] >= 80 && placed[1] >= 80);
-	order_epoch_free(ep);
-	world_free(w);
-}
-
-static void come_to(struct world *w, uint32_t unit)
-{
-	struct plan_event ev = { .kind = PLAN_EV_REACHED, .unit = { unit } };
-
-	step_event(&w->step, w->now, &ev);
-}
-
-/* To come to a record is what an open is of a file; that of a file with records says whose it is. */
-static void job_that_reads_records_is_followed_by_what_it_comes_to(void)
-{
-	struct world *w = world_new(R_OF_RECORDS * R_EACH + 1, 300, NULL, false);
-	struct order_ref *ref = make_records_order("torch-randperm:seed=5:records=1:epochs=2");
-	struct order_epoch *ep = NULL;
-	struct err err = { 0 };
-	uint32_t id = 0;
-
-	CHECK(ref->is_of_records);
-	CHECK_U64(ref->info.n, R_OF_RECORDS * R_EACH + 1);
-	CHECK_INT(ref->info.outside[2] >> (R_OF_RECORDS * R_EACH - 128) & 1, 1); /* of no record */
-	CHECK_INT(order_ref_epoch(ref, 0, &ep, &err), 0);
-	CHECK_U64(ep->length, R_OF_RECORDS * R_EACH);
-	CHECK_INT(step_add_order(&w->step, &ref, STEP_NO_JOB, w->now, &id), 0);
-	settle(w);
-	for (uint32_t i = 0; i < 120; i++) {
-		open_sample(w, ep->sample[i] / R_EACH * R_EACH);
-		CHECK(w->place.job == id && !w->place.length);
-		come_to(w, ep->sample[i]);
-		CHECK(w->place.job == id && !w->place.is_measured);
-		CHECK(w->last_use.order == NULL);
-		settle(w);
-	}
-	CHECK_INT(step_state(&w->step), PLAN_FOLLOWING);
-	CHECK_U64(w->step.first.placed, 120);
-	CHECK_U64(w->step.first.mismatches, 0);
-	CHECK_U64(w->step.all.opened, 120);
-	CHECK_U64(w->n_opened, 240);
 	order_epoch_free(ep);
 	world_free(w);
 }
@@ -874,8 +784,6 @@ static const struct check_test tests[] = {
 	{ "sample_that_is_held_back_is_not_sent", sample_that_is_held_back_is_not_sent },
 	{ "what_is_kept_is_looked_at_ahead_of_who_reads", what_is_kept_is_looked_at_ahead_of_who_reads },
 	{ "open_is_placed_in_the_order_of_its_job", open_is_placed_in_the_order_of_its_job },
-	{ "job_that_reads_records_is_followed_by_what_it_comes_to",
-	  job_that_reads_records_is_followed_by_what_it_comes_to },
 	{ "jobs_come_change_and_go", jobs_come_change_and_go },
 	{ "epoch_of_an_order_that_was_replaced_is_not_wanted",
 	  epoch_of_an_order_that_was_replaced_is_not_wanted },

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Jobs that number records, where these are units, a step at a time: to come to a record is what an open of
+ * a file is for others. Every request is answered at once by the test. */
+#include <stdlib.h>
+
+#include "check.h"
+#include "clairfs/base/clock.h"
+#include "clairfs/base/ids.h"
+#include "clairfs/step.h"
+
+enum { PAGE = 4096, QUEUE = 4096 };
+enum { FILES = 4, EACH = 50, WITH_RECORDS = 3, RECORDS = 150, UNITS = 151 }; /* one file is a unit */
+
+struct world {
+	struct step step;
+	struct step_hands hands;
+	uint64_t now;
+	struct plan_action asked[QUEUE];
+	struct order_ref *ref[QUEUE];
+	uint32_t n_asked;
+	struct step_place place; /* of the last open */
+	bool has_place;
+	uint32_t n_opened;
+};
+
+static int ask(void *ctx, const struct plan_action *a)
+{
+	struct world *w = ctx;
+
+	CHECK(w->n_asked < QUEUE);
+	w->ref[w->n_asked] = NULL;
+	w->asked[w->n_asked++] = *a;
+	return 0;
+}
+
+static int ask_epoch(void *ctx, const struct plan_action *a, struct order_ref *take_order)
+{
+	struct world *w = ctx;
+	int rc = ask(ctx, a);
+
+	w->ref[w->n_asked - 1] = take_order;
+	return rc;
+}
+
+static void drop(void *ctx, const struct plan_action *a)
+{
+	CHECK(a->unit.v < UNITS);
+}
+
+static void opened(void *ctx, struct unit_id unit, const struct step_place *place)
+{
+	struct world *w = ctx;
+
+	w->n_opened++;
+	w->has_place = place != NULL;
+	w->place = place ? *place : (struct step_place){ .length = 0 };
+}
+
+/* Nothing of such a job may be measured. */
+static bool hold_back(void *ctx, const struct step_use *use)
+{
+	CHECK(!"asked of a record");
+	return false;
+}
+
+static void answer(struct world *w, uint32_t at)
+{
+	static const enum plan_event_kind kinds[] = { [PLAN_ACT_FETCH] = PLAN_EV_FETCHED,
+						      [PLAN_ACT_STAGE] = PLAN_EV_STAGED,
+						      [PLAN_ACT_EPOCH] = PLAN_EV_EPOCH };
+	const struct plan_action *a = &w->asked[at];
+	struct plan_event ev = { .kind = kinds[a->kind],
+				 .unit = a->unit,
+				 .bytes = PAGE,
+				 .latency_ns = NS_PER_MS,
+				 .epoch = a->epoch,
+				 .job = a->job,
+				 .version = a->version };
+	struct err err = { 0 };
+
+	if (a->kind == PLAN_ACT_EPOCH)
+		ev.status = order_ref_epoch(w->ref[at], a->epoch, &ev.order_epoch, &err);
+	CHECK_INT(ev.status, 0);
+	order_ref_put(w->ref[at]);
+	step_event(&w->step, w->now, &ev);
+}
+
+static void settle(struct world *w)
+{
+	do {
+		uint32_t n = w->n_asked;
+
+		for (uint32_t i = 0; i < n; i++)
+			answer(w, i);
+		w->n_asked = 0;
+		w->now += NS_PER_MS;
+		(void)step_round(&w->step, w->now);
+		step_look(&w->step, w->now);
+	} while (w->n_asked);
+}
+
+static struct world *world_new(void)
+{
+	struct world *w = calloc(1, sizeof(*w));
+	uint64_t size[UNITS];
+	struct plan_params pp = { .n = UNITS,
+				  .size = size,
+				  .arena_bytes = 300 * PAGE,
+				  .stage_bytes = 64 * PAGE,
+				  .inflight_min = 8,
+				  .inflight_max = 8,
+				  .span = 16 };
+	struct step_params params = { .n = UNITS,
+				      .arena_bytes = pp.arena_bytes,
+				      .stage_bytes = pp.stage_bytes };
+
+	for (uint32_t i = 0; i < UNITS; i++)
+		size[i] = PAGE;
+	CHECK(w != NULL);
+	w->now = NS_PER_S;
+	w->hands = (struct step_hands){ .ctx = w,
+					.fetch = ask,
+					.stage = ask,
+					.pin = ask,
+					.epoch = ask_epoch,
+					.drop = drop,
+					.opened = opened,
+					.hold_back = hold_back };
+	params.hands = &w->hands;
+	CHECK_INT(plan_new(&pp, &params.plan), 0);
+	CHECK_INT(step_init(&w->step, &params, w->now), 0);
+	return w;
+}
+
+static void world_free(struct world *w)
+{
+	for (uint32_t i = 0; i < w->n_asked; i++)
+		order_ref_put(w->ref[i]);
+	step_fini(&w->step);
+	free(w);
+}
+
+static int list_shards(void *ctx, struct order_shard **ret, size_t *ret_n)
+{
+	*ret = calloc(WITH_RECORDS, sizeof(**ret));
+	CHECK(*ret);
+	for (uint32_t i = 0; i < WITH_RECORDS; i++)
+		(*ret)[i] = (struct order_shard){ .sample = i, .count = EACH };
+	*ret_n = WITH_RECORDS;
+	return 0;
+}
+
+static struct order_ref *order_of(const char *text)
+{
+	static const uint32_t first_of_file[] = { 0, 50, 100, 150, 151 };
+	static const uint64_t in_records[] = { 7 };
+	static uint32_t first[RECORDS], past[RECORDS];
+	static struct unit_map records, files;
+	struct order_params params = { .n = FILES, .n_records = RECORDS, .shards = list_shards };
+	struct order_spec *spec = NULL;
+	struct order *order = NULL;
+	struct err err = { 0 };
+	struct order_ref *ref;
+
+	for (uint32_t i = 0; i < RECORDS; i++) {
+		first[i] = i;
+		past[i] = i + 1;
+	}
+	records = (struct unit_map){
+		.n_samples = RECORDS, .n_units = UNITS, .first = first, .past = past
+	};
+	files = (struct unit_map){ .n_samples = FILES,
+				   .n_units = UNITS,
+				   .first = first_of_file,
+				   .in_records = in_records,
+				   .of_records = &records };
+	CHECK_INT(order_spec_parse(text, &spec, &err), 0);
+	CHECK_INT(order_new(spec, &params, &order, &err), 0);
+	order_spec_free(spec);
+	ref = order_ref_new(order, &files, true);
+	CHECK(ref != NULL);
+	return ref;
+}
+
+static void tell(struct world *w, enum plan_event_kind kind, uint32_t unit)
+{
+	struct plan_event ev = { .kind = kind, .unit = { unit } };
+
+	step_event(&w->step, w->now, &ev);
+}
+
+/* To come to a record is what an open is of a file; that of a file with records says whose it is. */
+static void job_that_reads_records_is_followed_by_what_it_comes_to(void)
+{
+	struct order_ref *ref = order_of("torch-randperm:seed=5:records=1:epochs=2");
+	struct order_epoch *ep = NULL;
+	struct world *w = world_new();
+	struct err err = { 0 };
+	uint32_t id = 0;
+
+	CHECK(ref->is_of_records);
+	CHECK_U64(ref->info.n, UNITS);
+	CHECK_INT(ref->info.outside[RECORDS / 64] >> RECORDS % 64 & 1, 1); /* of no record */
+	CHECK_INT(order_ref_epoch(ref, 0, &ep, &err), 0);
+	CHECK_U64(ep->length, RECORDS);
+	CHECK_INT(step_add_order(&w->step, &ref, STEP_NO_JOB, w->now, &id), 0);
+	settle(w);
+	for (uint32_t i = 0; i < 120; i++) {
+		tell(w, PLAN_EV_OPENED, ep->sample[i] / EACH * EACH);
+		CHECK(w->has_place && w->place.job == id && !w->place.length);
+		tell(w, PLAN_EV_REACHED, ep->sample[i]);
+		CHECK(w->has_place && w->place.job == id && !w->place.is_measured);
+		settle(w);
+	}
+	CHECK_INT(step_state(&w->step), PLAN_FOLLOWING);
+	CHECK_U64(w->step.first.placed, 120);
+	CHECK_U64(w->step.first.mismatches, 0);
+	CHECK_U64(w->step.all.opened, 120);
+	CHECK_U64(w->n_opened, 240);
+	order_epoch_free(ep);
+	world_free(w);
+}
+
+/* A job that reads the files one after the other: the open of each, and what it comes to behind that. */
+static void job_that_numbers_files_has_their_records_as_units(void)
+{
+	struct order_ref *ref = order_of("sequential:records=0:epochs=2");
+	struct world *w = world_new();
+	uint32_t id = 0;
+
+	CHECK(!ref->is_of_records);
+	CHECK_U64(ref->info.samples, FILES);
+	CHECK_U64(ref->info.units, UNITS);
+	CHECK_INT(step_add_order(&w->step, &ref, STEP_NO_JOB, w->now, &id), 0);
+	settle(w);
+	for (uint32_t i = 0; i < 120; i++) {
+		if (i % EACH == 0)
+			tell(w, PLAN_EV_OPENED, i);
+		tell(w, PLAN_EV_REACHED, i);
+		settle(w);
+	}
+	CHECK_U64(w->step.first.mismatches, 0);
+	CHECK_U64(w->step.first.position, 120);
+	world_free(w);
+}
+
+static const struct check_test tests[] = {
+	{ "job_that_reads_records_is_followed_by_what_it_comes_to",
+	  job_that_reads_records_is_followed_by_what_it_comes_to },
+	{ "job_that_numbers_files_has_their_records_as_units",
+	  job_that_numbers_files_has_their_records_as_units },
+};
+
+CHECK_MAIN(tests)
