@@ -62,7 +62,8 @@ void ranges_advise(struct cache *c, const struct cache_read *r, const struct fil
 		.now_ns = r->arrived_ns,
 		.room = room_of(c),
 		.unused = atomic_load(&c->ahead_bytes),
-		.is_sample = atomic_load(&c->is_ordered) && dataset_is_sample(c->p.dataset, r->entry),
+		.is_sample = atomic_load(&c->is_ordered) && dataset_is_sample(c->p.dataset, r->entry) &&
+			     !dataset_is_in_records(c->p.dataset, r->entry),
 	};
 
 	mutex_lock(&c->ahead_mu);
