@@ -146,6 +146,8 @@ static void hand_opened(void *ctx, struct unit_id unit, const struct step_place 
 	struct drive_open open = { .sample = unit_sample(map, unit).v,
 				   .job = place ? place->job : DRIVE_NO_JOB };
 	bool is_measured = place && place->is_measured;
+	bool is_record = place && place->length &&
+			 unit_is_in_records(map, (struct sample_id){ open.sample });
 	struct read_place at = { 0 };
 
 	if (!d->p.watch && !d->p.cache.probe)
@@ -155,7 +157,8 @@ static void hand_opened(void *ctx, struct unit_id unit, const struct step_place 
 					  .position = place->position,
 					  .length = place->length };
 	open.reader = cache_place_open(d->cache, unit, open.job, is_measured ? &at : NULL);
-	if (d->p.watch && unit_is_first(map, unit)) /* of its other units nobody wants to know */
+	/* Of its other units nobody wants to know, nor of its records: of its opens. */
+	if (d->p.watch && unit_is_first(map, unit) && !is_record)
 		d->p.watch->opened(d->p.watch->ctx, &open);
 }
 
