@@ -5,6 +5,7 @@ asks for one page.
 
 Nothing here looks at a clock, and pages that the kernel has dropped are asked for again: they are counted, not forbidden.
 """
+import json
 import mmap
 import os
 import random
@@ -182,6 +183,47 @@ def a_file_that_is_replaced_while_its_records_are_held(place):
         tap.ok(v.mount.counters()["source_changed"] >= 1, "that was seen")
 
 
+def mds_is_read_as_streaming_reads_it(place):
+    """An open of the shard for each sample, 8 bytes of the table at its head, and the sample, in the order of MosaicML Streaming."""
+    shards, samples, spec = 6, 90, "mosaic-py1e:seed=42:epochs=2:batch=4"
+    data, infos = {}, []
+    for k in range(shards):
+        parts = [rng.randbytes(rng.randint(60000, 160000)) for _ in range(samples)]
+        begins = [4 * (samples + 2)]
+        for part in parts:
+            begins.append(begins[-1] + len(part))
+        name = f"shard.{k:05d}.mds"
+        data[name] = b"".join(n.to_bytes(4, "little") for n in (samples, *begins)) + b"".join(parts)
+        infos.append({"format": "mds", "samples": samples, "raw_data": {"basename": name}, "zip_data": None, "compression": None, "version": 2})
+    data["index.json"] = json.dumps({"version": 2, "shards": infos}).encode()
+    for name, content in data.items():
+        mountkit.write_file(f"{place.source}/{name}", content)
+    slow = Slowfs(place, place.source, place.path("slow"), "--keep-cache", "--latency-ms", "2", "--mbps", "400")
+    good("index", place.path("slow"), "--snapshot-dir", place.snapshots, "--records", "mds")
+    order = [int(n) for n in good("order", spec, "--source", place.path("slow"), "--snapshot-dir", place.snapshots).split()]
+    with place.mount(place.path("slow"), ram="32M", order=spec) as mount:
+        tap.ok(f"{shards * samples} samples within files are fetched ahead one by one" in mount.text(), "that is said", mount.text())
+        mount.wait_for(lambda s: s["counters"]["stage_pushed"] >= 8, "the first ones wait in the kernel")
+        wrong, total = [], 0
+        for record in order:
+            k, i = divmod(record, samples)
+            name = f"shard.{k:05d}.mds"
+            with open(mount.path(name), "rb", buffering=0) as file:
+                file.seek(4 * (i + 1))
+                begin, end = (int.from_bytes(file.read(4), "little") for _ in range(2))
+                file.seek(begin)
+                if file.read(end - begin) != data[name][begin:end]:
+                    wrong.append(record)
+                total += end - begin
+                os.posix_fadvise(file.fileno(), begin, end - begin, os.POSIX_FADV_DONTNEED)
+        tap.equal(wrong, [], "every byte is right")
+        c, stats = mount.counters(), mount.stats()
+        tap.ok(c["source_bytes"] <= 1.1 * total + 32 * MIB, "the source gives what is read", c["source_bytes"], total)
+        tap.ok(c["upcall_read"] <= 1.6 * len(order), "a record that was pushed asks for one page", c["upcall_read"], len(order))
+        tap.equal(stats["order"]["readers"]["lost"], 0, "the order is not lost")
+    slow.stop()
+
+
 def where_records_cannot_be_units_files_are(place):
     with Shards(place, store_dir=place.store, store_bytes="64M", store_keep=0) as v:
         tap.ok("the files are fetched ahead, not the samples: the store keeps files" in v.mount.text(), "with a store", v.mount.text())
@@ -190,4 +232,4 @@ def where_records_cannot_be_units_files_are(place):
 
 
 mountkit.run(jumps_are_followed_record_by_record, others_read_as_they_like_beside, a_file_that_is_replaced_while_its_records_are_held,
-             where_records_cannot_be_units_files_are)
+             mds_is_read_as_streaming_reads_it, where_records_cannot_be_units_files_are)
