@@ -378,8 +378,8 @@ static void chance_finds_nothing(void)
 	}
 }
 
-/* A random split by a seed is the beginning of that seed's permutation. Who shuffles it does not read by this seed, though
- * nothing but the sequence tells. */
+/* A random split by a seed is the beginning of that seed's permutation. Who shuffles it does not read by
+ * this seed, though nothing but the sequence tells. */
 static void a_shuffled_split_is_no_order(void)
 {
 	uint32_t *split = first_of("torch-randperm:seed=7", 2000, 0, 400), seen[276];
