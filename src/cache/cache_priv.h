@@ -65,7 +65,7 @@ struct object {
 	uint64_t ready_ns; /* since when a prefetch waits for its first reader, else 0 */
 	uint64_t start;    /* in the file; of a piece: PIECE_BYTES times its number */
 	uint32_t piece, length, refs;
-	uint32_t key; /* in the table: of a piece its number, of a part of a record records.c */
+	uint64_t key; /* in the table: of a piece its number, of a part of a record records.c */
 	struct cache_rights rights; /* while it is in the table they do not change */
 	enum object_state state;
 	int64_t young_until_ns; /* of the read; see tier.h */

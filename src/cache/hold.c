@@ -82,7 +82,7 @@ static void let_go_locked(struct cache *c, struct shard *s, struct entry_state *
 		cache_unit_pieces(c, unit, dataset_size(c->p.dataset, es->entry));
 
 	for (uint32_t i = span.first; i < span.end; i++) {
-		struct object *obj = object_find_locked(c, s, es->entry, i);
+		struct object *obj = object_find_locked(c, s, es->entry, records_key(c, es->entry, i));
 
 		if (!is_held_here(obj))
 			continue;
@@ -156,7 +156,7 @@ static void fetch_piece_locked(struct cache *c, struct shard *s, struct entry_st
 			       struct cache_fetch *job, const struct file_identity *id,
 			       uint32_t piece) REQUIRES(s->mu)
 {
-	struct object *obj = object_find_locked(c, s, es->entry, piece);
+	struct object *obj = object_find_locked(c, s, es->entry, records_key(c, es->entry, piece));
 
 	if (obj && obj->state == OBJECT_RESIDENT) {
 		object_make_planned_locked(c, s, obj);

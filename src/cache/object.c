@@ -24,9 +24,9 @@ struct shard *shard_of(struct cache *c, struct entry_id entry)
 }
 
 static struct object **object_bucket(struct cache *c, struct shard *s, struct entry_id entry,
-				     uint32_t piece)
+				     uint64_t key)
 {
-	return &s->objects[mix_hash((uint64_t)piece << 32 | entry.v) / SHARDS & (c->buckets - 1)];
+	return &s->objects[mix_hash((key << 32 | key >> 32) ^ entry.v) / SHARDS & (c->buckets - 1)];
 }
 
 static struct entry_state **entry_bucket(struct cache *c, struct shard *s, struct entry_id entry)
@@ -155,11 +155,11 @@ void entry_put_locked(struct cache *c, struct shard *s, struct entry_state *es)
 }
 
 struct object *object_find_locked(struct cache *c, struct shard *s, struct entry_id entry,
-				  uint32_t piece)
+				  uint64_t key)
 {
-	struct object *obj = *object_bucket(c, s, entry, piece);
+	struct object *obj = *object_bucket(c, s, entry, key);
 
-	while (obj && !(entry_eq(obj->state_of->entry, entry) && obj->key == piece))
+	while (obj && !(entry_eq(obj->state_of->entry, entry) && obj->key == key))
 		obj = obj->next_hash;
 	return obj;
 }
@@ -187,7 +187,7 @@ struct object *object_alloc(uint64_t size)
 }
 
 struct object *object_add_locked(struct cache *c, struct shard *s, struct entry_state *es,
-				 const struct file_identity *identity, uint32_t key, uint64_t start,
+				 const struct file_identity *identity, uint64_t key, uint64_t start,
 				 uint32_t length)
 {
 	struct object *obj = object_alloc(identity->size);

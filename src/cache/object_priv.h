@@ -18,15 +18,16 @@ struct entry_state *entry_find_locked(struct cache *c, struct shard *s, struct e
 struct entry_state *entry_get_locked(struct cache *c, struct shard *s, struct entry_id entry)
 	REQUIRES(s->mu);
 void entry_put_locked(struct cache *c, struct shard *s, struct entry_state *es) REQUIRES(s->mu);
+/* key: the number of a piece; parts of records have others (records_key). */
 struct object *object_find_locked(struct cache *c, struct shard *s, struct entry_id entry,
-				  uint32_t piece) REQUIRES(s->mu);
+				  uint64_t key) REQUIRES(s->mu);
 /* QUEUED, in the table, without memory; the table holds one reference. NULL when out of memory. */
 struct object *object_new_locked(struct cache *c, struct shard *s, struct entry_state *es,
 				 const struct file_identity *identity, uint32_t piece)
 	REQUIRES(s->mu);
 /* The same of any bytes of the file, with this number in the table. */
 struct object *object_add_locked(struct cache *c, struct shard *s, struct entry_state *es,
-				 const struct file_identity *identity, uint32_t key, uint64_t start,
+				 const struct file_identity *identity, uint64_t key, uint64_t start,
 				 uint32_t length) REQUIRES(s->mu);
 /* Zeros, for one of a file of that size; NULL when out of memory. */
 struct object *object_alloc(uint64_t size);

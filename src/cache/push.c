@@ -74,7 +74,7 @@ int cache_push_pin(struct cache *c, struct cache_push *push, uint32_t piece, str
 
 	assert(push->first <= piece && piece < push->end);
 	mutex_lock(&s->mu);
-	obj = object_find_locked(c, s, es->entry, piece);
+	obj = object_find_locked(c, s, es->entry, records_key(c, es->entry, piece));
 	if (es->version != push->version || hold_of(c, push->unit) != HOLD_HELD || !obj ||
 	    obj->state != OBJECT_RESIDENT)
 		rc = -ESTALE;

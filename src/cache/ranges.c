@@ -76,13 +76,20 @@ static uint64_t end_of(const struct object *obj)
 	return obj->start + obj->length;
 }
 
+static bool has_byte(const struct object *obj, uint64_t at)
+{
+	return obj->start <= at && at < end_of(obj);
+}
+
 /* The piece with that byte; NULL also where pieces have no number. */
 static struct object *piece_find_locked(struct cache *c, struct shard *s, struct entry_state *es,
 					uint64_t at) REQUIRES(s->mu)
 {
-	return at < PIECES_BYTES_MAX
-		       ? object_find_locked(c, s, es->entry, (uint32_t)(at / PIECE_BYTES))
-		       : NULL;
+	struct object *obj = at < PIECES_BYTES_MAX
+				     ? object_find_locked(c, s, es->entry, at / PIECE_BYTES)
+				     : NULL;
+
+	return obj && has_byte(obj, at) ? obj : NULL;
 }
 
 struct object *ranges_find_locked(struct cache *c, struct shard *s, struct entry_state *es,
@@ -96,7 +103,7 @@ struct object *ranges_find_locked(struct cache *c, struct shard *s, struct entry
 	for (uint32_t i = 0; !obj && i < es->n_ranges; i++, node = node->next) {
 		struct object *range = container_of(node, struct object, in_entry);
 
-		if (range->start <= at && at < end_of(range) && !range->is_once)
+		if (has_byte(range, at) && !range->is_once)
 			obj = range;
 	}
 	return obj;

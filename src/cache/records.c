@@ -6,13 +6,15 @@
  * and not by going through what is held. Each has a copy of the pages that it shares: bytes of one
  * version of the file, whoever answers with them.
  *
- *	number of a part    1 | unit, counted within its file | part: 0..16, or 31 for a kept tracer page
+ *	number of a part    1 (bit 32) | unit, counted within its file | part: 0..16, or 31 for a kept tracer page
+ *
+ * Numbers of pieces have 32 bits, and any of them may be one.
  *
  * Any thread, under the lock of the file's shard.
  */
 #include "cache_priv.h"
 
-#define RECORD_PART (1u << 31)
+#define RECORD_PART ((uint64_t)1 << 32)
 enum {
 	PART_BITS = 5,
 	PART_TRACER = (1 << PART_BITS) - 1,
@@ -29,7 +31,17 @@ static uint32_t first_part(const struct cache *c, struct entry_id entry, struct 
 	struct unit_id first;
 
 	(void)dataset_units_of(c->p.dataset, entry, &first);
-	return RECORD_PART | (unit.v - first.v) << PART_BITS;
+	return (unit.v - first.v) << PART_BITS;
+}
+
+static uint64_t tracer_key(const struct cache *c, struct entry_id entry, struct unit_id unit)
+{
+	return RECORD_PART | first_part(c, entry, unit) | PART_TRACER;
+}
+
+uint64_t records_key(const struct cache *c, struct entry_id entry, uint32_t number)
+{
+	return dataset_is_in_records(c->p.dataset, entry) ? RECORD_PART | number : number;
 }
 
 struct piece_span records_parts(const struct cache *c, struct unit_id unit, uint64_t size)
@@ -47,7 +59,7 @@ struct unit_id records_unit(const struct cache *c, const struct object *obj)
 
 	assert(obj->is_record);
 	(void)dataset_units_of(c->p.dataset, obj->state_of->entry, &first);
-	return (struct unit_id){ first.v + ((obj->key & ~RECORD_PART) >> PART_BITS) };
+	return (struct unit_id){ first.v + (uint32_t)((obj->key & ~RECORD_PART) >> PART_BITS) };
 }
 
 struct object *records_new_locked(struct cache *c, struct shard *s, struct entry_state *es,
@@ -58,33 +70,32 @@ struct object *records_new_locked(struct cache *c, struct shard *s, struct entry
 	uint64_t to = MIN(MIN(from + PIECE_BYTES, x.offset + x.length), id->size);
 	struct object *obj;
 
-	assert(part & RECORD_PART && from < to);
-	obj = object_add_locked(c, s, es, id, part, from, (uint32_t)(to - from));
+	assert(from < to);
+	obj = object_add_locked(c, s, es, id, RECORD_PART | part, from, (uint32_t)(to - from));
 	if (obj)
 		obj->is_record = true;
 	return obj;
 }
 
-uint32_t records_part_at(const struct cache *c, struct unit_id unit, uint64_t at)
+uint64_t records_part_at(const struct cache *c, struct unit_id unit, uint64_t at)
 {
 	struct dataset_extent x = dataset_unit_extent(c->p.dataset, unit);
 
-	return first_part(c, x.entry, unit) + (uint32_t)((at - x.offset) / PIECE_BYTES);
+	return RECORD_PART | (first_part(c, x.entry, unit) + (at - x.offset) / PIECE_BYTES);
 }
 
 struct object *records_tracer_find_locked(struct cache *c, struct shard *s, struct entry_state *es,
 					 struct unit_id unit)
 {
-	return object_find_locked(c, s, es->entry, first_part(c, es->entry, unit) | PART_TRACER);
+	return object_find_locked(c, s, es->entry, tracer_key(c, es->entry, unit));
 }
 
 struct object *records_tracer_new_locked(struct cache *c, struct shard *s, struct entry_state *es,
 					const struct file_identity *id, struct unit_id unit,
 					uint64_t from, uint32_t length)
 {
-	struct object *obj = object_add_locked(c, s, es, id,
-					       first_part(c, es->entry, unit) | PART_TRACER, from,
-					       length);
+	struct object *obj =
+		object_add_locked(c, s, es, id, tracer_key(c, es->entry, unit), from, length);
 
 	if (obj)
 		obj->is_record = true;
@@ -145,7 +156,8 @@ uint64_t records_gap_locked(struct cache *c, struct shard *s, struct entry_state
 
 		if (from >= end)
 			break;
-		if (from > at && object_find_locked(c, s, es->entry, first_part(c, es->entry, unit)))
+		if (from > at &&
+		    object_find_locked(c, s, es->entry, RECORD_PART | first_part(c, es->entry, unit)))
 			return from;
 	}
 	return end;

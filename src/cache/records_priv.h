@@ -9,8 +9,11 @@ struct object;
 
 /* The numbers of the parts of a unit, of a file in records that has this size. */
 struct piece_span records_parts(const struct cache *c, struct unit_id unit, uint64_t size);
-/* The number of the one with that byte, which is not before the unit. */
-uint32_t records_part_at(const struct cache *c, struct unit_id unit, uint64_t at);
+/* The number in the table of the one with that byte, which is not before the unit. */
+uint64_t records_part_at(const struct cache *c, struct unit_id unit, uint64_t at);
+/* The number in the table of one of cache_unit_pieces, of any file: no part has that of a piece, which
+ * may be any of 32 bits. */
+uint64_t records_key(const struct cache *c, struct entry_id entry, uint32_t number);
 /* Whose part it is, or whose tracer page. */
 struct unit_id records_unit(const struct cache *c, const struct object *obj);
 /* As object_new_locked, of one of records_parts. */

@@ -36,7 +36,7 @@ static struct object *piece_of_locked(struct cache *c, struct shard *s, struct e
 	struct object *obj =
 		object_find_locked(c, s, es->entry,
 				   is_record ? records_part_at(c, unit, at)
-					     : (uint32_t)(at / PIECE_BYTES));
+					     : at / PIECE_BYTES);
 
 	return obj && obj->state == OBJECT_RESIDENT && (is_record || es->n_tracers < TRACERS_MAX)
 		       ? obj

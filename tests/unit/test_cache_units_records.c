@@ -263,6 +263,34 @@ static void a_change_takes_all_records_of_the_file(void)
 	rig_free(rig);
 }
 
+/* A file may grow to more than 2^31 pieces: no number of one is that of a part. Few filesystems have files
+ * as long, so this asks the table. */
+static void a_piece_far_out_is_no_part_of_a_record(void)
+{
+	struct rig *rig = rig_of_records();
+	struct entry_id entry = { 0 };
+	struct shard *s = shard_of(rig->cache, entry);
+	uint32_t n_found = 0;
+
+	CHECK_INT(hold(rig, 0), 0);
+	CHECK_INT(hold(rig, 1), 0);
+	mutex_lock(&s->mu);
+	for (uint64_t bit = 1; bit < PIECES_BYTES_MAX; bit *= 2)
+		for (uint64_t at = bit; at < bit + 64 * MIB && at < PIECES_BYTES_MAX; at += MIB) {
+			struct object *obj = ranges_find_locked(
+				rig->cache, s, entry_find_locked(rig->cache, s, entry), at);
+
+			CHECK(!obj || (obj->start <= at && at < obj->start + obj->length));
+			obj = object_find_locked(rig->cache, s, entry, (uint32_t)(at / PIECE_BYTES));
+			n_found += obj != NULL;
+		}
+	mutex_unlock(&s->mu);
+	CHECK_U64(n_found, 0);
+	let_go(rig, 0);
+	let_go(rig, 1);
+	rig_free(rig);
+}
+
 /* --- many --- */
 
 #define RECORDS 1500u
@@ -330,6 +358,7 @@ static const struct check_test tests[] = {
 	{ "the_tracer_page_outlives_its_record", the_tracer_page_outlives_its_record },
 	{ "pushed_records_count_as_long_as_they_are", pushed_records_count_as_long_as_they_are },
 	{ "a_change_takes_all_records_of_the_file", a_change_takes_all_records_of_the_file },
+	{ "a_piece_far_out_is_no_part_of_a_record", a_piece_far_out_is_no_part_of_a_record },
 	{ "records_are_held_by_the_thousand", records_are_held_by_the_thousand },
 };
 
