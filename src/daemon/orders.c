@@ -12,6 +12,7 @@
 #include "clairfs/base/log.h"
 #include "clairfs/base/text.h"
 #include "clairfs/dataset/units.h"
+#include "clairfs/order/records.h"
 #include "daemon_priv.h"
 
 #define CPUS_SHARE 8 /* of the CPUs that may be used, for a search */
@@ -91,6 +92,8 @@ static void cut_records(struct wire *w)
 		return;
 	if (w->opts->store_dir || w->opts->store_bytes)
 		why = "the store keeps files";
+	else if (order_records_are_near(order))
+		why = "the job goes through their files";
 	else if (!has_room_for(w, n))
 		why = "there is too little memory for as many";
 	else

@@ -11,6 +11,8 @@
 #include "clairfs/order/records.h"
 #include "order_priv.h"
 
+enum { NEAR_MOST = 8, NEAR_PART = 64, NEAR_STEPS = 4096 };
+
 static uint64_t table_records(const struct order *order)
 {
 	return order->records.first[order->records.n];
@@ -65,6 +67,36 @@ static int fill(const struct order *order, struct order_epoch *e, struct err *er
 		return err_set(err, -ENOMEM, "out of memory for an epoch of %" PRIu64 " positions",
 			       e->length);
 	return order_index_positions(e, order->memory, err);
+}
+
+/* How far apart records are near: of few records many are so by chance. */
+static uint64_t near_most(uint64_t n_records)
+{
+	return MIN(MAX(n_records / NEAR_PART, (uint64_t)1), (uint64_t)NEAR_MOST);
+}
+
+static bool are_near(uint32_t a, uint32_t b, uint64_t most)
+{
+	return (a < b ? b - a : a - b) <= most;
+}
+
+bool order_records_are_near(const struct order *order)
+{
+	const struct order_info *info = &order->of_records;
+	uint64_t lag = MAX(info->n_ranks, 1u), most = near_most(table_records(order));
+	const struct order_part head = { .epoch = info->start_epoch, .count = NEAR_STEPS * lag };
+	uint32_t *record AUTO_FREE = NULL;
+	uint64_t length = 0, n_near = 0;
+	struct err err = { 0 };
+
+	assert(order->records.n > 0);
+	if (order_check_memory(order->memory, order_head_bytes(order, &head), &err) < 0 ||
+	    order_head(order, &head, &record, &length, &err) < 0)
+		return false;
+	for (uint64_t i = lag; i < length; i++)
+		n_near += are_near(record[i], record[i - 1], most) ||
+			  are_near(record[i], record[i - lag], most);
+	return length > lag && n_near > (length - lag) / 2;
 }
 
 int order_records_epoch_new(const struct order *order, uint64_t epoch, struct order_epoch **ret,

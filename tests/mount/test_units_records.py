@@ -232,6 +232,25 @@ def mds_is_read_as_streaming_reads_it(place):
     slow.stop()
 
 
+def who_reads_on_gets_files(place):
+    """An order that is not shuffled: the kernel reads ahead, and files are fetched in large requests."""
+    size = 16384
+    n = 96 * MIB // size
+    data = place.files([96 * MIB], "shard{:02d}.bin")
+    name, content = next(iter(data.items()))
+    mountkit.write_file(place.path("list"), "".join(f"{name} {i * size} {size}\n" for i in range(n)).encode())
+    good("index", place.source, "--snapshot-dir", place.snapshots, "--import", place.path("list"))
+    with place.mount(place.source, ram="64M", order="sequential:records=1") as mount:
+        tap.ok("the files are fetched ahead, not the samples: the job goes through their files" in mount.text(), "that is said", mount.text())
+        fd = os.open(mount.path(name), os.O_RDONLY)
+        wrong = [i for i in range(n) if os.pread(fd, size, i * size) != content[i * size:(i + 1) * size]]
+        os.close(fd)
+        tap.equal(wrong, [], "every byte is right")
+        c = mount.counters()
+        tap.ok(c["upcall_read"] <= n // 4, "the kernel asks for several records at once", c["upcall_read"], n)
+        tap.ok(c["source_reads"] <= n // 16, "and the source for many", c["source_reads"], n)
+
+
 def where_records_cannot_be_units_files_are(place):
     with Shards(place, store_dir=place.store, store_bytes="64M", store_keep=0) as v:
         tap.ok("the files are fetched ahead, not the samples: the store keeps files" in v.mount.text(), "with a store", v.mount.text())
@@ -240,4 +259,4 @@ def where_records_cannot_be_units_files_are(place):
 
 
 mountkit.run(jumps_are_followed_record_by_record, others_read_as_they_like_beside, a_file_that_is_replaced_while_its_records_are_held,
-             mds_is_read_as_streaming_reads_it, where_records_cannot_be_units_files_are)
+             mds_is_read_as_streaming_reads_it, who_reads_on_gets_files, where_records_cannot_be_units_files_are)

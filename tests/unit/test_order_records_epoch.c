@@ -365,7 +365,39 @@ static void an_epoch_that_has_no_room_is_refused(void)
 	}
 }
 
+/* What reads on through its files is better off with files. */
+static void a_job_that_goes_through_the_table_is_known(void)
+{
+	static const struct {
+		const char *spec;
+		bool is_near;
+	} cases[] = {
+		{ "sequential:records=1", true },
+		{ "sequential:records=1:start_epoch=3:start_step=10:batch=4", true },
+		{ "torch-distributed:shuffle=0:records=1:world=2:ranks=0-1", true },
+		{ "torch-distributed:seed=1:records=1:world=2:ranks=0-1", false },
+		{ "torch-distributed:seed=1:records=1:world=1", false },
+		{ "torch-randperm:seed=5:records=1", false },
+		{ "torch-loader:seed=1:records=1:replacement=1", false },
+	};
+	struct order *no_room;
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct order *order = order_of(cases[i].spec);
+
+		CHECK_INT(order_records_are_near(order), cases[i].is_near);
+		order_free(order);
+	}
+	memory_there[1] = 1; /* it is not looked at then */
+	n_asked = 0;
+	no_room = order_of("sequential:records=1");
+	CHECK(!order_records_are_near(no_room));
+	order_free(no_room);
+	memset(memory_there, 0, sizeof(memory_there));
+}
+
 static const struct check_test tests[] = {
+	{ "a_job_that_goes_through_the_table_is_known", a_job_that_goes_through_the_table_is_known },
 	{ "epochs_of_records_are_what_the_ranks_read", epochs_of_records_are_what_the_ranks_read },
 	{ "every_kind_that_numbers_records_is_there", every_kind_that_numbers_records_is_there },
 	{ "lists_of_records_have_epochs_too", lists_of_records_have_epochs_too },
