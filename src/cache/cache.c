@@ -202,7 +202,7 @@ static void drop_jobs(struct cache *c)
 		struct shard *s = shard_of(c, job->entry);
 
 		if (job->is_part) {
-			push_free_part(job);
+			push_free_part(c, job);
 			continue;
 		}
 		mutex_lock(&s->mu);

@@ -213,13 +213,17 @@ void change_read_ended_locked(struct cache *c, struct shard *s, struct entry_sta
 			      uint32_t begin_version) REQUIRES(s->mu);
 
 /* --- tracer.c --- */
-/* The page that is the tracer of a unit which leaves the arena while the kernel has the rest of it: a page
- * of the arena, or NULL where none is needed. Without a lock. */
-void *tracer_page(struct cache *c, struct unit_id unit);
+/* Whether the kernel has the rest of it, and nobody has come yet. Without a lock, as tracer_page. */
+bool tracer_is_awaited(struct cache *c, struct unit_id unit);
+/* A page of the arena for the tracer of a unit that leaves it; NULL: there is no room. */
+void *tracer_page(struct cache *c);
 /* Keeps that page of the unit's first piece, which is here still; a page that was taken is NULL
  * afterwards. */
 void tracer_keep_locked(struct cache *c, struct shard *s, struct entry_state *es,
 			struct unit_id unit, void **page) REQUIRES(s->mu);
+/* Has that page pushed instead, by a job of push_page_new, which is NULL afterwards if it was queued. */
+void tracer_push_locked(struct cache *c, struct shard *s, struct entry_state *es,
+			struct unit_id unit, struct page_job **take_job) REQUIRES(s->mu);
 /* Of a unit that the kernel does not have any more, or that is here again. */
 void tracer_drop_locked(struct cache *c, struct shard *s, struct entry_state *es,
 			struct unit_id unit, struct list *dead) REQUIRES(s->mu);
@@ -261,8 +265,15 @@ void unit_fetches_release_locked(struct cache *c, struct shard *s, struct entry_
 void push_drop_part(struct cache *c, struct unit_id unit);
 /* Of that only its tracer page. */
 void push_drop_tracer(struct cache *c, struct unit_id unit);
-/* A job of it that nobody took up. */
-void push_free_part(struct page_job *job);
+/* The last page of a unit that the kernel has otherwise, with room for its bytes; NULL: there is no memory,
+ * or nothing is mounted. Freed by push_free_part until it is queued. Without a lock. */
+struct page_job *push_page_new(struct cache *c, struct unit_id unit);
+/* Queues it, with the bytes of the piece from that byte of the file on. It is pushed if then the file is
+ * the same, nobody reads that page, and the unit is awaited as before and not here again. */
+void push_page_locked(struct cache *c, struct shard *s, struct entry_state *es, const struct object *piece,
+		      uint64_t at, struct page_job *take_job) REQUIRES(s->mu);
+/* A job of it that nobody took up; NULL is fine. Without a lock. */
+void push_free_part(struct cache *c, struct page_job *job);
 
 /* --- settle.c: threads that make a change known to the kernel --- */
 void *attr_main(void *cache);

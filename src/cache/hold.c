@@ -243,7 +243,9 @@ int cache_hold(struct cache *c, struct unit_id unit, struct cache_fetch *job)
 void cache_release(struct cache *c, struct unit_id unit, bool is_left)
 {
 	struct entry_id entry = dataset_unit_entry(c->p.dataset, unit);
-	void *page = is_left ? NULL : tracer_page(c, unit);
+	bool is_awaited = !is_left && tracer_is_awaited(c, unit);
+	void *page = is_awaited ? tracer_page(c) : NULL;
+	struct page_job *last = is_awaited && !page ? push_page_new(c, unit) : NULL;
 	struct shard *s = shard_of(c, entry);
 	struct entry_state *es;
 	struct list dead;
@@ -253,6 +255,7 @@ void cache_release(struct cache *c, struct unit_id unit, bool is_left)
 	if (hold_of(c, unit) == HOLD_HELD) { /* else it is lost already, and that is on its way */
 		es = entry_find_locked(c, s, entry);
 		tracer_keep_locked(c, s, es, unit, &page);
+		tracer_push_locked(c, s, es, unit, &last);
 		let_go_locked(c, s, es, unit, is_left, &dead);
 		hold_lost_locked(c, s, es, unit);
 	}
@@ -260,6 +263,7 @@ void cache_release(struct cache *c, struct unit_id unit, bool is_left)
 	objects_free(c, &dead);
 	if (page)
 		arena_release(c->p.arena, page, c->tracer_bytes);
+	push_free_part(c, last);
 }
 
 /* --- copies that are written --- */

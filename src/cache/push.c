@@ -9,18 +9,19 @@
 #include "cache_priv.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { GIVEN_BACK_PER_ROUND = 256, WORDS_PER_ROUND = 4096 };
 
 /* A READ that is not listed may be anywhere in the file. */
-static bool is_being_read(struct entry_state *es, const struct object *obj)
+static bool is_being_read(struct entry_state *es, uint64_t from, uint64_t end)
 {
 	if (es->readers > es->n_listed)
 		return true;
 	for (struct list *node = es->reads.next; node != &es->reads; node = node->next) {
 		const struct cache_read *r = container_of(node, struct cache_read, in_entry);
 
-		if (r->offset < obj->start + obj->length && obj->start < r->offset + r->length)
+		if (r->offset < end && from < r->offset + r->length)
 			return true;
 	}
 	return false;
@@ -80,7 +81,7 @@ int cache_push_pin(struct cache *c, struct cache_push *push, uint32_t piece, str
 		rc = -ESTALE;
 	else if (access_is_narrowed(c, es->entry))
 		rc = -ENOENT; /* the kernel would give it to whoever has it open */
-	else if (is_being_read(es, obj))
+	else if (is_being_read(es, obj->start, obj->start + obj->length))
 		rc = -EAGAIN;
 	if (rc == 0) {
 		obj->refs++;
@@ -152,6 +153,12 @@ struct part_job {
 	struct page_job job;
 	struct stage_file file;
 	uint64_t offset, length;
+	/* Of a page that is pushed, else NULL: referenced, and what is pushed of which version. */
+	struct entry_state *state;
+	struct unit_id unit;
+	uint32_t version;
+	uint64_t size;
+	char data[];
 };
 
 static void queue_part(struct cache *c, const struct dataset_extent *extent)
@@ -190,17 +197,101 @@ void push_drop_tracer(struct cache *c, struct unit_id unit)
 		queue_part(c, &extent);
 }
 
-void push_free_part(struct page_job *job)
+struct page_job *push_page_new(struct cache *c, struct unit_id unit)
 {
-	free(container_of(job, struct part_job, job));
+	struct part_job *part = c->stage ? calloc(1, sizeof(*part) + c->tracer_bytes) : NULL;
+
+	if (!part)
+		return NULL;
+	part->job.is_part = true;
+	part->job.entry = dataset_unit_entry(c->p.dataset, unit);
+	part->unit = unit;
+	return &part->job;
+}
+
+void push_page_locked(struct cache *c, struct shard *s, struct entry_state *es, const struct object *piece,
+		      uint64_t at, struct page_job *take_job)
+{
+	struct part_job *part = container_of(take_job, struct part_job, job);
+
+	(void)s;
+	part->file = (struct stage_file){ es->entry, dataset_renewal(c->p.dataset, es->entry) };
+	part->offset = at;
+	part->length = MIN(piece->start + piece->length - at, (uint64_t)c->tracer_bytes);
+	part->size = piece->identity.size;
+	part->version = es->version;
+	part->state = es;
+	es->refs++;
+	memcpy(part->data, (const char *)piece->mem + (at - piece->start), part->length);
+	queue_push(c->p.pages, &part->job.node);
+}
+
+void push_free_part(struct cache *c, struct page_job *job)
+{
+	struct part_job *part;
+	struct shard *s;
+
+	if (!job)
+		return;
+	part = container_of(job, struct part_job, job);
+	s = shard_of(c, job->entry);
+	mutex_lock(&s->mu);
+	if (part->state)
+		entry_put_locked(c, s, part->state);
+	mutex_unlock(&s->mu);
+	free(part);
+}
+
+/* As cache_push_pin, and only while the page is wanted. */
+static bool may_push_page(struct cache *c, const struct part_job *part)
+{
+	struct entry_state *es = part->state;
+	struct shard *s = shard_of(c, es->entry);
+	bool may;
+
+	mutex_lock(&s->mu);
+	may = es->version == part->version && hold_of(c, part->unit) == HOLD_NONE &&
+	      tracer_is_awaited(c, part->unit) && !access_is_narrowed(c, es->entry) &&
+	      !is_being_read(es, part->offset, part->offset + part->length);
+	if (may) {
+		es->pushers++;
+		bits_set(c->paged, es->entry.v);
+	}
+	mutex_unlock(&s->mu);
+	return may;
+}
+
+static void push_page(struct cache *c, const struct part_job *part)
+{
+	const struct stage_piece piece = { .file = part->file,
+					   .offset = part->offset,
+					   .length = (uint32_t)part->length,
+					   .data = part->data,
+					   .size = part->size };
+	struct shard *s = shard_of(c, part->job.entry);
+	bool is_same;
+
+	if (!may_push_page(c, part))
+		return;
+	if (stage_push(c->stage, c->stage_ctx, &piece) == 0) /* else its READ is one of the source */
+		metrics_add(c->p.metrics, METRIC_STAGE_PUSHED_BYTES, piece.length);
+	mutex_lock(&s->mu);
+	part->state->pushers--;
+	is_same = part->state->version == part->version;
+	mutex_unlock(&s->mu);
+	if (!is_same && part->file.renewal == dataset_renewal(c->p.dataset, part->job.entry))
+		c->stage->inval(c->stage_ctx, part->file, 0, 0);
 }
 
 static void do_part_job(struct cache *c, struct page_job *job)
 {
 	const struct part_job *part = container_of(job, struct part_job, job);
 
-	c->stage->inval(c->stage_ctx, part->file, part->offset, part->length);
-	push_free_part(job);
+	if (part->state)
+		push_page(c, part);
+	else
+		c->stage->inval(c->stage_ctx, part->file, part->offset, part->length);
+	push_free_part(c, job);
 }
 
 /* The job is part of its entry_state and may be queued again from the moment is_inval_queued is

@@ -7,25 +7,28 @@
  * A tracer page is a range (ranges.c) that nobody evicts: there are few. Of a record it is in the table
  * (records.c): there may be many of one file. It goes with its READ, when the
  * unit is here again, when the kernel is seen to have lost the rest, and when the file changes. Where
- * nobody ever comes for it (a job that is over) it stays until one of these; its number is bounded.
+ * nobody ever comes for it (a job that is over) it stays until one of these; its number is bounded. Where
+ * there is no room for one more the page is pushed after the rest: nobody hears of that reader then, but it
+ * does not wait for the source.
  */
 #include "cache_priv.h"
 
 #include <string.h>
 
 /* Of one file, where they are looked for one after the other; of all, a part of the arena. */
-enum { TRACERS_MAX = 1024, TRACERS_OF_ARENA = 256 };
+enum { TRACERS_MAX = 1024, TRACERS_OF_ARENA = 16 };
 
-void *tracer_page(struct cache *c, struct unit_id unit)
+bool tracer_is_awaited(struct cache *c, struct unit_id unit)
 {
-	bool is_awaited = unit_is_traced(c, unit) && bits_get(c->staged, unit.v) &&
-			  !bits_get(c->staged_opened, unit.v);
+	return unit_is_traced(c, unit) && bits_get(c->staged, unit.v) &&
+	       !bits_get(c->staged_opened, unit.v);
+}
 
+void *tracer_page(struct cache *c)
+{
 	uint64_t most = atomic_load(&c->arena_bytes) / TRACERS_OF_ARENA / c->tracer_bytes;
 
-	return is_awaited && atomic_load(&c->n_tracers) < most
-		       ? arena_alloc(c->p.arena, c->tracer_bytes)
-		       : NULL;
+	return atomic_load(&c->n_tracers) < most ? arena_alloc(c->p.arena, c->tracer_bytes) : NULL;
 }
 
 /* What has the page of the unit, while it is here. */
@@ -80,6 +83,16 @@ void tracer_keep_locked(struct cache *c, struct shard *s, struct entry_state *es
 	atomic_fetch_add(&c->n_tracers, 1);
 	object_move_locked(obj, OBJECT_FETCHING);
 	object_move_locked(obj, OBJECT_RESIDENT);
+}
+
+void tracer_push_locked(struct cache *c, struct shard *s, struct entry_state *es,
+			struct unit_id unit, struct page_job **take_job)
+{
+	struct dataset_extent own = dataset_unit_own(c->p.dataset, unit);
+	struct object *piece = *take_job && own.length ? piece_of_locked(c, s, es, unit, own.offset) : NULL;
+
+	if (piece)
+		push_page_locked(c, s, es, piece, own.offset, TAKE(*take_job));
 }
 
 void tracer_drop_locked(struct cache *c, struct shard *s, struct entry_state *es,

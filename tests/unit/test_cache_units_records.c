@@ -291,6 +291,48 @@ static void a_piece_far_out_is_no_part_of_a_record(void)
 	rig_free(rig);
 }
 
+/* Where there is no room for one more tracer page, it is pushed: nobody waits for the source. */
+static void tracer_pages_without_room_are_pushed(void)
+{
+	enum { N = 600, BYTES = 20480, ROOM = (32 << 20) / 16 / PAGE };
+	AUTO_FREE char *text = NULL;
+	uint64_t size = (uint64_t)N * BYTES, before;
+	uint32_t n_pushed = 0;
+	size_t text_size = 0;
+	struct list *node;
+	struct rig *rig;
+	FILE *out = open_memstream(&text, &text_size);
+
+	for (uint32_t i = 0; i < N; i++)
+		fprintf(out, NAME " %u %u\n", i * BYTES, BYTES);
+	fclose(out);
+	rig = rig_new(&(struct rig_options){
+		.n = 1, .sizes = &size, .is_not_started = true, .records = text });
+	for (uint32_t i = 0; i < N; i++) {
+		CHECK_INT(hold(rig, i), 0);
+		push(rig, i);
+		let_go(rig, i);
+	}
+	CHECK_U64(atomic_load(&rig->cache->n_tracers), ROOM);
+	CHECK_INT(hold(rig, N - 1), 0); /* here again: it is not pushed */
+	while ((node = queue_try_pop(&rig->drive->page_jobs))) {
+		cache_do_page_job(rig->cache, container_of(node, struct page_job, node));
+		n_pushed++;
+	}
+	CHECK_U64(n_pushed, N - ROOM);
+	CHECK_U64(rig_count(rig, RIG_STORE, 0), N - ROOM - 1);
+	for (uint32_t i = 0; i < rig->n_log; i++) {
+		CHECK_U64(rig->log[i].offset, (uint64_t)(ROOM + i) * BYTES);
+		CHECK_U64(rig->log[i].length, PAGE);
+	}
+	before = source_bytes(rig);
+	for (uint32_t i = ROOM; i-- > 0;) /* none of what is kept is lost for it */
+		CHECK_INT(rig_read_check(rig, 0, (uint64_t)i * BYTES, PAGE), READ_ARENA);
+	CHECK_U64(source_bytes(rig), before);
+	let_go(rig, N - 1);
+	rig_free(rig); /* frees what is queued, too */
+}
+
 /* --- many --- */
 
 #define RECORDS 1500u
@@ -359,6 +401,7 @@ static const struct check_test tests[] = {
 	{ "pushed_records_count_as_long_as_they_are", pushed_records_count_as_long_as_they_are },
 	{ "a_change_takes_all_records_of_the_file", a_change_takes_all_records_of_the_file },
 	{ "a_piece_far_out_is_no_part_of_a_record", a_piece_far_out_is_no_part_of_a_record },
+	{ "tracer_pages_without_room_are_pushed", tracer_pages_without_room_are_pushed },
 	{ "records_are_held_by_the_thousand", records_are_held_by_the_thousand },
 };
 
