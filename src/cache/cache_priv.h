@@ -231,8 +231,8 @@ void tracer_drop_locked(struct cache *c, struct shard *s, struct entry_state *es
 void tracer_lost(struct cache *c, struct unit_id unit);
 
 /* --- reached.c --- */
-/* A READ has come, of a file that may have several units: tells who has come to which. */
-void reached_note(struct cache *c, const struct cache_read *r);
+/* A READ has come, of a file that may have several units: tells who has come to which. Sets is_read_on. */
+void reached_note(struct cache *c, struct cache_read *r);
 
 /* --- opened.c --- */
 /* Tells whoever plans; UNIT_NONE: of nothing that is planned. */

@@ -4,40 +4,107 @@
  *
  * Of a record the tracer page is the first that it has for itself. Such a page may be asked for by chance
  * as well. A fault has what is around it read, too. And where the kernel has much of what lies before a
- * record, it takes the hole for the head of a stream and reads on, beyond the record: the tracer page of
- * the next one is asked for at the same moment, by the same thread. That one is not told, and dropped
- * again, or nobody would hear of its reader. Of a record that was not pushed the READ of its last page says
- * that it is read.
+ * record, it takes the hole for the head of a stream and reads on, beyond the record: tracer pages of the
+ * next ones are asked for at the same moment, by the same thread. These are not told, and the kernel's page
+ * is dropped again, or nobody would hear of its reader. What the arena has of it stays. Whoever goes on
+ * like that beyond what the kernel reads on for is a reader that goes through records: then those between
+ * are told as well. Of a record that was not pushed the READ of its last page says that it is read.
  *
  * Runs on the caller of cache_read, with no lock held.
  */
 #include "cache_priv.h"
 
-/* Longer than the kernel takes for what it reads on; in that time no reader goes through several records. */
+/* Longer than the kernel takes from one to the next of what it reads on. */
 #define AT_ONCE_NS 100000u
-#define READ_ON_MAX 8u /* units: the kernel reads on for 32 pages, a record has four */
+#define TICK_SHIFT 13 /* ns */
+#define READ_ON_UNITS 8u           /* the kernel reads on for 32 pages, a record has four on average */
+#define READ_ON_BYTES (128u << 10) /* likewise */
 
-/* The last tracer page that a thread has asked for and that was told: its unit, and when. Two threads of
+/* What a reader did last: the tracer page that was told, and of the units behind it those whose pages
+ * followed at once. In a word: unit, a bit for each of these, and when the last one came. Two threads of
  * one place may take each other's for their own, which costs one of them what it would have told. */
-static _Atomic uint64_t *place_of(struct cache *c, uint32_t reader)
+struct last {
+	struct unit_id unit;
+	uint32_t skipped; /* bit k: unit + 1 + k */
+	uint32_t tick;    /* 24 bits: two minutes */
+};
+_Static_assert(READ_ON_UNITS <= 8, "bits for them in a word");
+
+static uint32_t tick_of(uint64_t ns)
 {
-	return &c->last_tracer[reader % ARRAY_LEN(c->last_tracer)];
+	return (uint32_t)(ns >> TICK_SHIFT) & 0xffffff;
 }
 
-/* Whether the kernel has read on from a record before. */
+static struct last last_get(struct cache *c, uint32_t reader)
+{
+	uint64_t word = atomic_load(&c->last_tracer[reader % ARRAY_LEN(c->last_tracer)]);
+
+	return (struct last){ { (uint32_t)(word >> 32) },
+			      (uint32_t)word >> 24,
+			      (uint32_t)word & 0xffffff };
+}
+
+static void last_set(struct cache *c, uint32_t reader, const struct last *last)
+{
+	atomic_store(&c->last_tracer[reader % ARRAY_LEN(c->last_tracer)],
+		     (uint64_t)last->unit.v << 32 | last->skipped << 24 | last->tick);
+}
+
+static void tell(struct cache *c, struct unit_id unit)
+{
+	if (account_come(c, unit, clock_now(c->p.clock)))
+		note_unit(c, NEWS_OPENED, unit);
+	/* Of the first one of a file that is cut the open is told. */
+	if (account_is_reached_only(c, unit))
+		note_unit(c, NEWS_REACHED, unit);
+}
+
+/* Of those behind it, all that come before `unit`. */
+static bool has_skipped_all(const struct last *last, struct unit_id unit)
+{
+	uint32_t n = unit.v - last->unit.v - 1;
+
+	return n >= 1 && n <= READ_ON_UNITS && last->skipped == (1u << n) - 1;
+}
+
+/* The kernel may have read on to it from that one. */
+static bool is_within_reach(struct cache *c, const struct last *last, struct unit_id unit)
+{
+	struct dataset_extent from, to = dataset_unit_own(c->p.dataset, unit);
+
+	if (unit.v - last->unit.v > READ_ON_UNITS)
+		return false;
+	from = dataset_unit_own(c->p.dataset, last->unit);
+	return entry_eq(from.entry, to.entry) && to.offset - from.offset < READ_ON_BYTES;
+}
+
+/* Whether the kernel has read on to it, of a unit that was pushed. Tells those that were taken for that
+ * when it turns out that their reader goes through them. */
 static bool is_read_on(struct cache *c, const struct cache_read *r, struct unit_id unit)
 {
-	uint32_t at = (uint32_t)(r->arrived_ns / 1024);
-	uint64_t last = atomic_load(place_of(c, r->reader)), before = last >> 32;
+	struct last last = last_get(c, r->reader);
+	uint32_t tick = tick_of(r->arrived_ns);
+	bool follows = last.unit.v < unit.v &&
+		       ((tick - last.tick) & 0xffffff) <= tick_of(AT_ONCE_NS);
 
-	if (before < unit.v && unit.v - before <= READ_ON_MAX &&
-	    at - (uint32_t)last <= AT_ONCE_NS / 1024)
+	if (follows && bits_get(c->staged, unit.v) && is_within_reach(c, &last, unit)) {
+		last.skipped |= 1u << (unit.v - last.unit.v - 1);
+		last.tick = tick;
+		last_set(c, r->reader, &last);
 		return true;
-	atomic_store(place_of(c, r->reader), (uint64_t)unit.v << 32 | at);
+	}
+	for (uint32_t k = 0; follows && has_skipped_all(&last, unit) && last.unit.v + 1 + k < unit.v; k++) {
+		struct unit_id between = { last.unit.v + 1 + k };
+
+		tell(c, between);
+		tracer_lost(c, between); /* nobody else is expected there */
+	}
+	last = (struct last){ .unit = unit, .tick = tick };
+	last_set(c, r->reader, &last);
 	return false;
 }
 
-static bool is_at_record(struct cache *c, const struct cache_read *r, struct unit_id unit)
+static bool is_at_record(struct cache *c, struct cache_read *r, struct unit_id unit)
 {
 	struct dataset_extent own = dataset_unit_own(c->p.dataset, unit);
 	uint64_t end = r->offset + r->length, own_end = own.offset + own.length;
@@ -48,12 +115,13 @@ static bool is_at_record(struct cache *c, const struct cache_read *r, struct uni
 		return false;
 	if (!is_read_on(c, r, unit))
 		return true;
+	r->is_read_on = true;
 	push_drop_tracer(c, unit);
 	return false;
 }
 
 /* The unit of which it asks for the page that says so; UNIT_NONE: of none. */
-static struct unit_id reached_by(struct cache *c, const struct cache_read *r)
+static struct unit_id reached_by(struct cache *c, struct cache_read *r)
 {
 	uint64_t at = ALIGN_UP(r->offset, (uint64_t)UNIT_BYTES);
 	struct unit_id unit;
@@ -68,15 +136,10 @@ static struct unit_id reached_by(struct cache *c, const struct cache_read *r)
 		       : UNIT_NONE;
 }
 
-void reached_note(struct cache *c, const struct cache_read *r)
+void reached_note(struct cache *c, struct cache_read *r)
 {
 	struct unit_id unit = reached_by(c, r);
 
-	if (unit_eq(unit, UNIT_NONE))
-		return;
-	if (account_come(c, unit, clock_now(c->p.clock)))
-		note_unit(c, NEWS_OPENED, unit);
-	/* Of the first one of a file that is cut the open is told. */
-	if (account_is_reached_only(c, unit))
-		note_unit(c, NEWS_REACHED, unit);
+	if (!unit_eq(unit, UNIT_NONE))
+		tell(c, unit);
 }

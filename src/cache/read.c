@@ -324,6 +324,7 @@ static void read_answer(struct cache *c, struct cache_read *r, int status,
 	struct entry_state *es = r->state;
 	uint32_t begin_version = r->begin_version, n_parts = r->n_parts;
 	struct iovec iov[CACHE_READ_PARTS];
+	bool is_read_on = r->is_read_on; /* its reader is yet to come: what is here stays */
 	struct list dead;
 	uint64_t bytes = 0;
 	int n_iov = 0;
@@ -339,7 +340,7 @@ static void read_answer(struct cache *c, struct cache_read *r, int status,
 	r->done(r, status, status == 0 ? iov : NULL, n_iov); /* r may be gone now */
 	list_init(&dead);
 	mutex_lock(&s->mu);
-	for (int i = 0; i < n_iov && pinned[0]->identity.size > PIECE_BYTES; i++)
+	for (int i = 0; i < n_iov && !is_read_on && pinned[0]->identity.size > PIECE_BYTES; i++)
 		range_used_locked(c, s, pinned[i], &iov[i], &dead);
 	for (uint32_t i = 0; i < n_parts; i++)
 		if (pinned[i])
@@ -430,6 +431,7 @@ void cache_read(struct cache *c, struct cache_read *r)
 	r->refused = 0;
 	r->is_look = false;
 	r->is_whole = false;
+	r->is_read_on = false;
 	list_init(&r->in_entry);
 	r->unit = dataset_unit_of_read(c->p.dataset, r->entry, r->offset, r->length);
 	r->traits = (struct read_traits){ .mark = probed_mark(c, r->unit) };

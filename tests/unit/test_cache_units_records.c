@@ -13,6 +13,16 @@
 #define PAGE 4096u
 #define NAME "class/000000.jpg"
 
+struct manual_clock {
+	struct clock clock;
+	_Atomic uint64_t now_ns;
+};
+
+static uint64_t manual_now(struct clock *clock)
+{
+	return atomic_load(&container_of(clock, struct manual_clock, clock)->now_ns);
+}
+
 struct asked {
 	struct cache_fetch fetch;
 	struct news_answer answer;
@@ -185,8 +195,8 @@ static void the_tracer_page_outlives_its_record(void)
 	let_go(rig, 1);
 	CHECK_U64(arena_used(rig->arena), 2 * PAGE);
 	before = source_bytes(rig);
-	CHECK_INT(rig_read_check(rig, 0, 12288, PAGE), READ_ARENA);
 	CHECK_INT(rig_read_check(rig, 0, 110592, PAGE), READ_ARENA);
+	CHECK_INT(rig_read_check(rig, 0, 12288, PAGE), READ_ARENA); /* before it: nobody reads on to that */
 	CHECK_U64(source_bytes(rig), before);
 	RIG_UNTIL(arena_used(rig->arena) == 0); /* they came, and are of no use any more */
 	CHECK_INT(hold(rig, 1), 0);
@@ -333,6 +343,98 @@ static void tracer_pages_without_room_are_pushed(void)
 	rig_free(rig); /* frees what is queued, too */
 }
 
+/* --- what the kernel reads on for --- */
+
+enum { SMALL = 16384, N_SMALL = 60 };
+
+/* Records of four pages that follow each other; those below n_pushed are pushed and let go. */
+static struct rig *rig_of_small(struct manual_clock *mc, uint32_t n_pushed)
+{
+	AUTO_FREE char *text = NULL;
+	uint64_t size = (uint64_t)N_SMALL * SMALL + 2 * MIB;
+	size_t text_size = 0;
+	FILE *out = open_memstream(&text, &text_size);
+	struct rig *rig;
+
+	for (uint32_t i = 0; i < N_SMALL; i++)
+		fprintf(out, NAME " %u %u\n", i * SMALL, SMALL);
+	fclose(out);
+	*mc = (struct manual_clock){ .clock = { .now_ns = manual_now }, .now_ns = 1000 * NS_PER_S };
+	rig = rig_new(&(struct rig_options){ .n = 1,
+					     .sizes = &size,
+					     .clock = &mc->clock,
+					     .is_not_started = true,
+					     .records = text });
+	for (uint32_t i = 0; i < n_pushed; i++) {
+		CHECK_INT(hold(rig, i), 0);
+		push(rig, i);
+		let_go(rig, i);
+	}
+	return rig;
+}
+
+/* The READ of its tracer page, so long after the one before. */
+static enum read_class come(struct rig *rig, struct manual_clock *mc, uint32_t unit, uint64_t later_ns)
+{
+	atomic_fetch_add(&mc->now_ns, later_ns);
+	return rig_read_check(rig, 0, (uint64_t)unit * SMALL, PAGE);
+}
+
+static void what_the_kernel_reads_on_for_is_left_to_its_reader(void)
+{
+	struct manual_clock mc;
+	struct rig *rig = rig_of_small(&mc, 20);
+	uint64_t before = source_bytes(rig);
+
+	CHECK_INT(come(rig, &mc, 2, NS_PER_S), READ_ARENA);
+	CHECK_INT(come(rig, &mc, 3, 90000), READ_ARENA);
+	CHECK_INT(come(rig, &mc, 4, 90000), READ_ARENA); /* after the one before it, not the first */
+	CHECK_U64(told(rig, NEWS_REACHED, 2), 1);
+	CHECK_U64(told(rig, NEWS_REACHED, 3) + told(rig, NEWS_REACHED, 4), 0);
+	CHECK_INT(come(rig, &mc, 4, NS_PER_S), READ_ARENA); /* its reader: the page is here still */
+	CHECK_INT(come(rig, &mc, 3, NS_PER_S), READ_ARENA);
+	CHECK_U64(told(rig, NEWS_REACHED, 3), 1);
+	CHECK_U64(told(rig, NEWS_REACHED, 4), 1);
+	CHECK_U64(source_bytes(rig), before);
+	CHECK_INT(come(rig, &mc, 10, NS_PER_S), READ_ARENA);
+	CHECK_INT(come(rig, &mc, 11, 120000), READ_ARENA); /* too late for it */
+	CHECK_INT(come(rig, &mc, 9, 10000), READ_ARENA);   /* the kernel does not read back */
+	CHECK_INT(come(rig, &mc, 18, 10000), READ_ARENA);  /* nor as far */
+	for (uint32_t i = 9; i < 12; i++)
+		CHECK_U64(told(rig, NEWS_REACHED, i), 1);
+	CHECK_U64(told(rig, NEWS_REACHED, 18), 1);
+	CHECK_U64(told(rig, NEWS_REACHED, 17), 0);
+	rig_free(rig);
+}
+
+static void who_goes_through_records_is_told_of_all(void)
+{
+	struct manual_clock mc;
+	struct rig *rig = rig_of_small(&mc, N_SMALL);
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < N_SMALL; i++)
+		CHECK_INT(come(rig, &mc, i, 20000), READ_ARENA);
+	for (uint32_t i = 0; i < N_SMALL; i++)
+		n += told(rig, NEWS_REACHED, i);
+	CHECK(n >= N_SMALL - 8 && n <= N_SMALL); /* the last ones may be the kernel's */
+	CHECK_U64(atomic_load(&rig->cache->n_tracers), N_SMALL - n);
+	rig_free(rig);
+}
+
+/* A page of a record that was not pushed is asked for by its reader. */
+static void of_what_was_not_pushed_all_is_told(void)
+{
+	struct manual_clock mc;
+	struct rig *rig = rig_of_small(&mc, 0);
+
+	for (uint32_t i = 0; i < N_SMALL; i++)
+		(void)come(rig, &mc, i, 20000);
+	for (uint32_t i = 0; i < N_SMALL; i++)
+		CHECK_U64(told(rig, NEWS_REACHED, i), 1);
+	rig_free(rig);
+}
+
 /* --- many --- */
 
 #define RECORDS 1500u
@@ -402,6 +504,10 @@ static const struct check_test tests[] = {
 	{ "a_change_takes_all_records_of_the_file", a_change_takes_all_records_of_the_file },
 	{ "a_piece_far_out_is_no_part_of_a_record", a_piece_far_out_is_no_part_of_a_record },
 	{ "tracer_pages_without_room_are_pushed", tracer_pages_without_room_are_pushed },
+	{ "what_the_kernel_reads_on_for_is_left_to_its_reader",
+	  what_the_kernel_reads_on_for_is_left_to_its_reader },
+	{ "who_goes_through_records_is_told_of_all", who_goes_through_records_is_told_of_all },
+	{ "of_what_was_not_pushed_all_is_told", of_what_was_not_pushed_all_is_told },
 	{ "records_are_held_by_the_thousand", records_are_held_by_the_thousand },
 };
 
