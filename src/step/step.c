@@ -51,8 +51,11 @@ static bool is_measured(const struct step *s, struct unit_id unit)
 {
 	for (uint32_t i = 0; i < s->n_jobs; i++) {
 		const struct order_info *info = &s->job[i].order->info;
+		const struct unit_map *files = s->job[i].order->files;
 
 		if (s->job[i].order->is_of_records) /* so are records in larger files */
+			return false;
+		if (unit_is_in_records(files, unit_sample(files, unit))) /* whoever numbers them */
 			return false;
 		if (info->inner && (order_is_cut(info) || info->inner[unit.v / 64] >> unit.v % 64 & 1))
 			return false;

@@ -20,7 +20,8 @@ struct world {
 	uint32_t n_asked;
 	struct step_place place; /* of the last open */
 	bool has_place;
-	uint32_t n_opened;
+	uint32_t n_opened, n_measured;
+	bool is_of_files;
 };
 
 static int ask(void *ctx, const struct plan_action *a)
@@ -56,10 +57,13 @@ static void opened(void *ctx, struct unit_id unit, const struct step_place *plac
 	w->place = place ? *place : (struct step_place){ .length = 0 };
 }
 
-/* Nothing of such a job may be measured. */
+/* Nothing of such a job may be measured, and no record of any. */
 static bool hold_back(void *ctx, const struct step_use *use)
 {
-	CHECK(!"asked of a record");
+	struct world *w = ctx;
+
+	CHECK(w->is_of_files && use->unit.v >= RECORDS);
+	w->n_measured++;
 	return false;
 }
 
@@ -244,7 +248,29 @@ static void job_that_numbers_files_has_their_records_as_units(void)
 	world_free(w);
 }
 
+/* A mark of a record would never go: nothing of it is measured, not even where few files are cut. */
+static void records_are_not_measured_for_a_job_of_files(void)
+{
+	struct order_ref *ref = order_of("sequential:records=0:epochs=2");
+	struct world *w = world_new();
+	uint32_t id = 0;
+
+	ref->info.samples = UNITS; /* as of many files that are not cut beside these */
+	CHECK(!order_is_cut(&ref->info));
+	w->is_of_files = true;
+	CHECK_INT(step_add_order(&w->step, &ref, STEP_NO_JOB, w->now, &id), 0);
+	settle(w);
+	for (uint32_t i = 0; i < UNITS; i++) {
+		tell(w, i % EACH ? PLAN_EV_REACHED : PLAN_EV_OPENED, i);
+		CHECK(!w->has_place || w->place.is_measured == (i >= RECORDS));
+		settle(w);
+	}
+	CHECK(w->n_measured >= 1); /* the file that is a unit */
+	world_free(w);
+}
+
 static const struct check_test tests[] = {
+	{ "records_are_not_measured_for_a_job_of_files", records_are_not_measured_for_a_job_of_files },
 	{ "job_that_reads_records_is_followed_by_what_it_comes_to",
 	  job_that_reads_records_is_followed_by_what_it_comes_to },
 	{ "job_that_numbers_files_has_their_records_as_units",
