@@ -47,7 +47,7 @@ uint64_t records_key(const struct cache *c, struct entry_id entry, uint32_t numb
 struct piece_span records_parts(const struct cache *c, struct unit_id unit, uint64_t size)
 {
 	struct dataset_extent x = dataset_unit_extent(c->p.dataset, unit);
-	uint64_t length = MIN(x.length, size - MIN(x.offset, size));
+	uint64_t length = size > PIECE_BYTES ? MIN(x.length, size - MIN(x.offset, size)) : 0;
 	uint32_t first = first_part(c, x.entry, unit);
 
 	return (struct piece_span){ first, first + (uint32_t)DIV_ROUND_UP(length, (uint64_t)PIECE_BYTES) };

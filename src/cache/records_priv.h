@@ -7,7 +7,8 @@
 
 struct object;
 
-/* The numbers of the parts of a unit, of a file in records that has this size. */
+/* The numbers of the parts of a unit, of a file in records that has this size. None where it has become a
+ * file of one piece: any READ of that fetches it whole. */
 struct piece_span records_parts(const struct cache *c, struct unit_id unit, uint64_t size);
 /* The number in the table of the one with that byte, which is not before the unit. */
 uint64_t records_part_at(const struct cache *c, struct unit_id unit, uint64_t at);

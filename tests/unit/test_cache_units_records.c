@@ -247,6 +247,7 @@ static void a_change_takes_all_records_of_the_file(void)
 	struct fault_io_rule wait = { .kind = FAULT_IO_HOLD, .repeat = 64 };
 	struct rig *rig = rig_of_records();
 	struct asked a = { .fetch = { .answer_to = &a.answer } };
+	uint64_t before;
 
 	CHECK_INT(hold(rig, 0), 0);
 	CHECK_INT(hold(rig, 3), 0);
@@ -264,8 +265,10 @@ static void a_change_takes_all_records_of_the_file(void)
 	for (uint32_t unit = 0; unit < 8; unit++)
 		CHECK_U64(told(rig, NEWS_RESIZED, unit), unit < 7);
 	/* It is smaller than a piece now, and the table is of a file that is no more. */
+	before = source_bytes(rig);
 	CHECK_INT(hold(rig, 0), 0);
 	CHECK_INT(hold(rig, 1), 0);
+	CHECK_U64(source_bytes(rig), before); /* any READ fetches all of it: nothing else is of use */
 	CHECK_INT(rig_read_check(rig, 0, 0, 90000), READ_MISS);
 	push(rig, 0);
 	let_go(rig, 0);
