@@ -280,11 +280,6 @@ void *attr_main(void *cache);
 void *drop_main(void *cache);
 void *name_main(void *cache);
 
-static inline struct unit_id unit_of_object(struct cache *c, const struct object *obj)
-{
-	return dataset_unit_of_read(c->p.dataset, obj->state_of->entry, obj->start, obj->length);
-}
-
 /* It is one of several of its file. Then the first page that is its own is never pushed: the READ of that
  * page, the tracer, says that a reader has come to it, once, however the file is read. */
 static inline bool unit_is_traced(const struct cache *c, struct unit_id unit)
@@ -298,5 +293,12 @@ static inline bool unit_is_traced(const struct cache *c, struct unit_id unit)
 #include "object_priv.h"
 #include "ranges_priv.h"
 #include "records_priv.h"
+
+static inline struct unit_id unit_of_object(struct cache *c, const struct object *obj)
+{
+	return obj->is_record ? records_unit(c, obj)
+			      : dataset_unit_of_read(c->p.dataset, obj->state_of->entry, obj->start,
+						     obj->length);
+}
 
 #endif

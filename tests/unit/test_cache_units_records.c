@@ -135,6 +135,27 @@ static void a_record_is_held_with_the_pages_it_shares(void)
 	rig_free(rig);
 }
 
+/* Of pages that are shared more may be a neighbour's than its own. */
+static void a_part_is_of_the_record_it_was_fetched_for(void)
+{
+	uint64_t size = 2 * MIB;
+	struct rig *rig = rig_new(&(struct rig_options){ .n = 1,
+							 .sizes = &size,
+							 .is_not_started = true,
+							 .records = NAME " 0 100\n" NAME " 100 90000\n" });
+	struct entry_id entry = { 0 };
+	struct shard *s = shard_of(rig->cache, entry);
+	struct object *obj;
+
+	CHECK_INT(hold(rig, 0), 0);
+	mutex_lock(&s->mu);
+	obj = ranges_find_locked(rig->cache, s, entry_find_locked(rig->cache, s, entry), 0);
+	CHECK_U64(obj ? unit_of_object(rig->cache, obj).v : UINT32_MAX, 0);
+	mutex_unlock(&s->mu);
+	let_go(rig, 0);
+	rig_free(rig);
+}
+
 static void the_first_page_of_its_own_says_who_comes(void)
 {
 	struct rig *rig = rig_of_records();
@@ -499,6 +520,7 @@ static void records_are_held_by_the_thousand(void)
 
 static const struct check_test tests[] = {
 	{ "a_record_is_held_with_the_pages_it_shares", a_record_is_held_with_the_pages_it_shares },
+	{ "a_part_is_of_the_record_it_was_fetched_for", a_part_is_of_the_record_it_was_fetched_for },
 	{ "the_first_page_of_its_own_says_who_comes", the_first_page_of_its_own_says_who_comes },
 	{ "what_is_read_beyond_a_record_does_not_say_that_somebody_came",
 	  what_is_read_beyond_a_record_does_not_say_that_somebody_came },
