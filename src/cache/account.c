@@ -592,9 +592,15 @@ static uint64_t bytes_in_unit(struct cache *c, const struct cache_read *r, uint6
 {
 	struct dataset_extent extent;
 
-	if (!unit_is_traced(c, r->unit) || dataset_is_in_records(c->p.dataset, r->entry))
+	if (!unit_is_traced(c, r->unit))
 		return bytes;
 	extent = dataset_unit_extent(c->p.dataset, r->unit);
+	if (dataset_is_in_records(c->p.dataset, r->entry)) { /* the rest is its neighbours' */
+		uint64_t from = MAX(extent.offset, r->offset);
+
+		return MIN(extent.offset + extent.length, r->offset + bytes) -
+		       MIN(from, MIN(extent.offset + extent.length, r->offset + bytes));
+	}
 	return MIN(bytes, MAX(extent.offset + extent.length, r->offset) - r->offset);
 }
 

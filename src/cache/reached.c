@@ -16,6 +16,7 @@
 
 /* Longer than the kernel takes from one to the next of what it reads on. */
 #define AT_ONCE_NS 100000u
+#define ENDS_MAX 128u /* in one READ: of the longest, records of two pages */
 #define TICK_SHIFT 13 /* ns */
 #define READ_ON_UNITS 8u           /* the kernel reads on for 32 pages, a record has four on average */
 #define READ_ON_BYTES (128u << 10) /* likewise */
@@ -104,20 +105,45 @@ static bool is_read_on(struct cache *c, const struct cache_read *r, struct unit_
 	return false;
 }
 
-static bool is_at_record(struct cache *c, struct cache_read *r, struct unit_id unit)
+/* A READ of one page: whether somebody has come to the record that has it. */
+static bool is_at_record(struct cache *c, struct cache_read *r)
 {
-	struct dataset_extent own = dataset_unit_own(c->p.dataset, unit);
-	uint64_t end = r->offset + r->length, own_end = own.offset + own.length;
+	struct dataset_extent own;
 
-	if (r->length > c->tracer_bytes) /* the kernel may have its beginning, but not its end */
-		return r->offset < own_end && own_end <= end;
+	if (unit_eq(r->unit, UNIT_NONE))
+		return false;
+	own = dataset_unit_own(c->p.dataset, r->unit);
 	if (r->offset != own.offset || !own.length)
 		return false;
-	if (!is_read_on(c, r, unit))
+	if (!is_read_on(c, r, r->unit))
 		return true;
 	r->is_read_on = true;
-	push_drop_tracer(c, unit);
+	push_drop_tracer(c, r->unit);
 	return false;
+}
+
+/* A longer one is of all records whose last pages it has: the kernel may have their beginnings, but not
+ * their ends. */
+static void tell_ends(struct cache *c, const struct cache_read *r)
+{
+	uint64_t end = r->offset + r->length;
+	struct unit_id first, unit = dataset_unit_before(c->p.dataset, r->entry, r->offset);
+	uint32_t n = dataset_units_of(c->p.dataset, r->entry, &first);
+
+	unit = unit_eq(unit, UNIT_NONE) ? first : unit;
+	for (uint32_t i = 0; i < ENDS_MAX && unit.v < first.v + n; i++, unit.v++) {
+		struct dataset_extent own = dataset_unit_own(c->p.dataset, unit);
+
+		if (own.offset >= end)
+			break;
+		if (r->offset >= own.offset + own.length || own.offset + own.length > end)
+			continue;
+		/* The READ is counted once, as one of the record in the middle of it. */
+		if (unit_eq(unit, r->unit) || bits_get(c->staged, unit.v))
+			tell(c, unit);
+		else
+			note_unit(c, NEWS_REACHED, unit);
+	}
 }
 
 /* The unit of which it asks for the page that says so; UNIT_NONE: of none. */
@@ -128,8 +154,7 @@ static struct unit_id reached_by(struct cache *c, struct cache_read *r)
 
 	static_assert(UNIT_BYTES >= PIECE_BYTES, "a READ has one such page at most");
 	if (dataset_is_in_records(c->p.dataset, r->entry))
-		return !unit_eq(r->unit, UNIT_NONE) && is_at_record(c, r, r->unit) ? r->unit
-										    : UNIT_NONE;
+		return is_at_record(c, r) ? r->unit : UNIT_NONE;
 	unit = dataset_unit_at(c->p.dataset, r->entry, at);
 	return at < r->offset + r->length && !unit_eq(unit, UNIT_NONE) && unit_is_traced(c, unit)
 		       ? unit
@@ -138,8 +163,13 @@ static struct unit_id reached_by(struct cache *c, struct cache_read *r)
 
 void reached_note(struct cache *c, struct cache_read *r)
 {
-	struct unit_id unit = reached_by(c, r);
+	struct unit_id unit;
 
+	if (r->length > c->tracer_bytes && dataset_is_in_records(c->p.dataset, r->entry)) {
+		tell_ends(c, r);
+		return;
+	}
+	unit = reached_by(c, r);
 	if (!unit_eq(unit, UNIT_NONE))
 		tell(c, unit);
 }

@@ -446,6 +446,21 @@ static void who_goes_through_records_is_told_of_all(void)
 	rig_free(rig);
 }
 
+/* The kernel reads ahead of a stream: each READ has the ends of several. */
+static void a_read_of_several_records_is_told_of_all(void)
+{
+	struct manual_clock mc;
+	struct rig *rig = rig_of_small(&mc, 0);
+
+	for (uint32_t i = 0; i < N_SMALL / 8; i++)
+		(void)rig_read_check(rig, 0, (uint64_t)i * 8 * SMALL, 8 * SMALL);
+	for (uint32_t i = 0; i < N_SMALL; i++)
+		CHECK_U64(told(rig, NEWS_REACHED, i), i < N_SMALL / 8 * 8);
+	CHECK_U64(total_bytes(rig), N_SMALL / 8 * 8 * SMALL);
+	CHECK_U64(rig_metric(rig, METRIC_READS_STAGED), 0); /* each is one read, and none of the kernel */
+	rig_free(rig);
+}
+
 /* A page of a record that was not pushed is asked for by its reader. */
 static void of_what_was_not_pushed_all_is_told(void)
 {
@@ -532,6 +547,7 @@ static const struct check_test tests[] = {
 	{ "what_the_kernel_reads_on_for_is_left_to_its_reader",
 	  what_the_kernel_reads_on_for_is_left_to_its_reader },
 	{ "who_goes_through_records_is_told_of_all", who_goes_through_records_is_told_of_all },
+	{ "a_read_of_several_records_is_told_of_all", a_read_of_several_records_is_told_of_all },
 	{ "of_what_was_not_pushed_all_is_told", of_what_was_not_pushed_all_is_told },
 	{ "records_are_held_by_the_thousand", records_are_held_by_the_thousand },
 };
