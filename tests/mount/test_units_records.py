@@ -112,12 +112,34 @@ def jumps_are_followed_record_by_record(place):
         tap.ok(c["prefetch_useful"] >= 0.8 * v.n, "most were there before their reader", c["prefetch_useful"], v.n)
         tap.ok(c["upcall_read"] <= 1.6 * v.n, "a record that was pushed asks for one page", c["upcall_read"], v.n)
         tap.ok(c["source_bytes"] <= 1.1 * v.bytes + 32 * MIB, "the source gives what is read", c["source_bytes"], v.bytes)
+        # Where the kernel has what is before a record and not what is behind it, it reads on.
+        tap.ok(c["source_reads"] <= c["prefetch_issued"] + 0.15 * v.n, "and is asked ahead of the reader, not by it", c["source_reads"],
+               c["prefetch_issued"])
         tap.equal(v.mount.stats()["order"]["readers"]["lost"], 0, "the order is not lost")
         for number in (1, 2):
             tap.equal([r for r in v.epoch(number) if not v.is_right(r)], [], f"every byte of epoch {number} is right")
         c, stats = v.quiet(), v.mount.stats()
         tap.ok(c["source_bytes"] <= 1.1 * 3 * v.bytes + 32 * MIB, "the source gives what is read", c["source_bytes"], 3 * v.bytes)
         tap.equal(stats["order"]["epoch"]["length"], v.n, "its epochs are of records")
+
+
+def more_is_pushed_than_memory_has_room_for(place):
+    """The copy of most records goes while they are in the kernel, and there are more of them than there may be tracer pages.
+
+    The kernel does not read on here (RANDOM): what it asks for is what its reader came to."""
+    with Shards(place, debug="stage:1G") as v:
+        for fd in v.fds:
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+        v.mount.wait_for(lambda s: s["counters"]["stage_pushed"] >= 8, "the first ones wait in the kernel")
+        before = v.mount.counters()
+        tap.equal(v.read_slowly(v.epoch(0)), [], "every byte of an epoch is right")
+        c = v.quiet()
+        late = c["source_reads"] - before["source_reads"] - (c["prefetch_issued"] - before["prefetch_issued"])
+        tap.ok(late <= 0.03 * v.n, "nearly none waits for the source", late, v.n)
+        tap.ok(c["upcall_read"] - before["upcall_read"] <= 1.3 * v.n, "a record that was pushed asks for one page", c["upcall_read"], v.n)
+        stats = v.mount.wait_for(lambda s: asked(s) >= 0.98 * v.bytes and s, "what was pushed is counted as it was read")
+        tap.ok(asked(stats) <= 1.02 * v.bytes, "and no more", asked(stats), v.bytes)
+        tap.equal(stats["order"]["readers"]["lost"], 0, "the order is not lost")
 
 
 def others_read_as_they_like_beside(place):
@@ -258,5 +280,5 @@ def where_records_cannot_be_units_files_are(place):
         tap.equal([r for r in v.epoch(0)[:100] if not v.is_right(r)], [], "bytes are right all the same")
 
 
-mountkit.run(jumps_are_followed_record_by_record, others_read_as_they_like_beside, a_file_that_is_replaced_while_its_records_are_held,
+mountkit.run(jumps_are_followed_record_by_record, more_is_pushed_than_memory_has_room_for, others_read_as_they_like_beside, a_file_that_is_replaced_while_its_records_are_held,
              mds_is_read_as_streaming_reads_it, who_reads_on_gets_files, where_records_cannot_be_units_files_are)
