@@ -294,11 +294,4 @@ static inline bool unit_is_traced(const struct cache *c, struct unit_id unit)
 #include "ranges_priv.h"
 #include "records_priv.h"
 
-static inline struct unit_id unit_of_object(struct cache *c, const struct object *obj)
-{
-	return obj->is_record ? records_unit(c, obj)
-			      : dataset_unit_of_read(c->p.dataset, obj->state_of->entry, obj->start,
-						     obj->length);
-}
-
 #endif

@@ -62,6 +62,13 @@ struct unit_id records_unit(const struct cache *c, const struct object *obj)
 	return (struct unit_id){ first.v + (uint32_t)((obj->key & ~RECORD_PART) >> PART_BITS) };
 }
 
+struct unit_id unit_of_object(const struct cache *c, const struct object *obj)
+{
+	return obj->is_record ? records_unit(c, obj)
+			      : dataset_unit_of_read(c->p.dataset, obj->state_of->entry, obj->start,
+						     obj->length);
+}
+
 struct object *records_new_locked(struct cache *c, struct shard *s, struct entry_state *es,
 				 const struct file_identity *id, struct unit_id unit, uint32_t part)
 {

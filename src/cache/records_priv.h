@@ -17,6 +17,8 @@ uint64_t records_part_at(const struct cache *c, struct unit_id unit, uint64_t at
 uint64_t records_key(const struct cache *c, struct entry_id entry, uint32_t number);
 /* Whose part it is, or whose tracer page. */
 struct unit_id records_unit(const struct cache *c, const struct object *obj);
+/* Likewise of any object; of one that is no record the unit that has its beginning, or its middle. */
+struct unit_id unit_of_object(const struct cache *c, const struct object *obj);
 /* As object_new_locked, of one of records_parts. */
 struct object *records_new_locked(struct cache *c, struct shard *s, struct entry_state *es,
 				 const struct file_identity *id, struct unit_id unit, uint32_t part)
