@@ -141,7 +141,9 @@ static void plan_read_by(struct plan *plan, uint64_t now_ns, uint32_t unit,
 	struct plan_job *job;
 
 	for (uint32_t at = 0; (job = jobs_next(plan, &at));)
-		if ((!reader || job == reader) && job->state != PLAN_NO_ORDER)
+		/* What is within a sample of one job may be an open of another's. */
+		if (job->state != PLAN_NO_ORDER &&
+		    (job == reader || (!reader && !job_is_inner(job, unit))))
 			window_read(plan, job, now_ns, unit);
 }
 

@@ -269,7 +269,37 @@ static void records_are_not_measured_for_a_job_of_files(void)
 	world_free(w);
 }
 
+/* Beside a job of files: where another one's reader goes within them is no evidence against its order. */
+static void records_say_nothing_of_a_job_of_files(void)
+{
+	struct order_ref *records = order_of("torch-randperm:seed=5:records=1:epochs=2");
+	struct order_ref *files = order_of("sequential:records=0:epochs=2");
+	struct world *w = world_new();
+	struct order_epoch *ep = NULL;
+	struct err err = { 0 };
+	uint32_t id = 0;
+
+	CHECK_INT(order_ref_epoch(records, 0, &ep, &err), 0);
+	CHECK_INT(step_add_order(&w->step, &records, STEP_NO_JOB, w->now, &id), 0);
+	CHECK_INT(step_add_order(&w->step, &files, STEP_NO_JOB, w->now, &id), 0);
+	settle(w);
+	for (uint32_t i = 0; i < 120; i++) {
+		uint32_t unit = ep->sample[RECORDS - 1 - i]; /* expected by nobody */
+
+		if (unit % EACH) /* the first one of a file may be an open of it */
+			tell(w, PLAN_EV_REACHED, unit);
+		settle(w);
+	}
+	CHECK_U64(w->step.n_jobs, 2);
+	CHECK(w->step.job[0].plan.mismatches > 0);
+	CHECK_U64(w->step.job[1].plan.mismatches, 0);
+	CHECK_INT(w->step.job[1].plan.resyncs, 0);
+	order_epoch_free(ep);
+	world_free(w);
+}
+
 static const struct check_test tests[] = {
+	{ "records_say_nothing_of_a_job_of_files", records_say_nothing_of_a_job_of_files },
 	{ "records_are_not_measured_for_a_job_of_files", records_are_not_measured_for_a_job_of_files },
 	{ "job_that_reads_records_is_followed_by_what_it_comes_to",
 	  job_that_reads_records_is_followed_by_what_it_comes_to },

@@ -20,9 +20,9 @@ const struct order_info *order_records_info(const struct order *order);
 int order_records_epoch_new(const struct order *order, uint64_t epoch, struct order_epoch **ret,
 			    struct err *err) MUST_USE;
 
-/* Whether who reads by it goes through the table: most records are near the one that was read before, by the
- * same rank or by the one before it. Told by the head of its first epoch; false where that takes more memory than there is. The order
- * must number records. Any thread, if order_params.memory is for any. */
+/* Whether who reads by it goes through the table: most records are near the one that was read before, by
+ * the same rank or by the one before it. Told by the head of its first epoch; false where that takes more
+ * memory than there is. The order must number records. Any thread, if order_params.memory is for any. */
 bool order_records_are_near(const struct order *order);
 
 #endif
