@@ -110,8 +110,13 @@ int guess_sequential(const struct infer_question *all, struct infer_answer *ret)
 		return -ENOMEM;
 	/* When all was seen, it says nothing which samples came first; when a worker began some batches after the
 	 * others, few opens have holes in them. */
-	for (unsigned part = PARTS; part >= 1 && best.sum <= 0; part /= 2)
-		weigh_first(all, MAX(all->n / part, SEEN_LEAST), pos, &best);
+	for (unsigned part = PARTS; part >= 1 && best.sum <= 0; part /= 2) {
+		size_t n_seen = MAX(all->n / part, SEEN_LEAST);
+
+		weigh_first(all, n_seen, pos, &best);
+		if (n_seen >= all->n_seen) /* more are the same ones again */
+			break;
+	}
 	if (best.sum <= 0)
 		return -ENOENT;
 	*ret = best.answer;

@@ -45,7 +45,8 @@ static void random_reads_cost_what_they_ask_for(void)
 		for (uint32_t n = 0; n < 100 * MIB / lengths[i] && n < 1200; n++)
 			model_read(m, (uint32_t)check_rand_below(&seed, 4),
 				   page_below(&seed, 299 * MIB), lengths[i]);
-		CHECK(m->sent <= m->asked + m->asked / 20 + 2 * MIB);
+		/* Of reads as large as that one in some hundred runs begins where another has ended. */
+		CHECK(m->sent <= m->asked + m->asked / 20 + (lengths[i] == MIB ? AHEAD_MOST : 2 * MIB));
 		model_free(m);
 	}
 }
