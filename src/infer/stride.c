@@ -146,13 +146,13 @@ static void jump(struct stride *s, struct stride_run *run, uint64_t offset, uint
 	s->start[run->start] = (struct stride_start){ .at = at, .is_new = is_new };
 }
 
-void stride_read(struct stride *s, uint64_t offset, uint64_t length, uint32_t reader)
+bool stride_read(struct stride *s, uint64_t offset, uint64_t length, uint32_t reader)
 {
-	struct stride_run *run, *room = NULL;
+	struct stride_run *run, *room = NULL; /* room: of one that begins here */
 	uint64_t end, pages;
 
 	if (offset >= s->size || length == 0)
-		return;
+		return false;
 	end = offset + MIN(length, s->size - offset);
 	s->reads++;
 	run = find_run(s, offset, end, reader, &room);
@@ -165,9 +165,10 @@ void stride_read(struct stride *s, uint64_t offset, uint64_t length, uint32_t re
 		jump(s, run, offset, end, reader);
 	}
 	if (run->start == STRIDE_NONE)
-		return;
+		return room;
 	pages = DIV_ROUND_UP(run->end, STRIDE_PAGE) - run->begin / STRIDE_PAGE;
 	s->start[run->start].pages = (uint32_t)MIN(pages, UINT32_MAX);
+	return room;
 }
 
 uint64_t stride_jumps(const struct stride *s)

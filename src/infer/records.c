@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The files whose READs are looked at, a few at a time. Where readers have jumped often enough it is asked what is
+ * there (stride.h): at 32 jumps, at twice as many, and so on. Records, once found, are asked about again as well: with
+ * more of them read the answer may be another one, and then the search for their order begins anew.
+ *
+ *	READ -> stride -> a jump: the record that begins there -> its search
+ *	                  often enough: what are the records? -> a search, of two files at most
+ *
+ * What is in vain is weighed against the time since the first READ (spend.c). A file that was quiet gives its place to
+ * another one; one that is read again after a pause is looked at anew, as another job may read it.
+ *
+ * The owner's thread changes everything. Whoever asks what is known takes the lock, which is never held over a
+ * judgement or while a search is waited for. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "clairfs/base/log.h"
+#include "clairfs/base/thr.h"
+#include "records_priv.h"
+
+#define LOOK_FIRST 32u       /* jumps */
+#define LOOK_LAST 65536u     /* later nothing is new */
+#define SEARCHES_MOST 2u
+#define QUIET_NS (2 * NS_PER_S) /* then another file may have the place, */
+#define CLAIM_NS (60 * NS_PER_S) /* of one with records */
+
+struct slot {
+	bool is_used;
+	uint32_t file;
+	uint64_t size, last_ns, looked; /* looked: jumps at the last look */
+	struct stride *stride;
+	struct budget budget;
+	struct stride_view view;       /* mu, as the next */
+	struct records_search *search; /* or NULL */
+	bool is_refused;               /* there was no memory for a search */
+};
+
+struct infer_records {
+	struct infer_records_params p;
+	struct mutex mu; /* outside of a search's and a finder's */
+	struct slot slot[INFER_RECORD_FILES];
+	struct records_search *leaving[SEARCHES_MOST]; /* the owner's: they have not ended yet */
+};
+
+int infer_records_new(const struct infer_records_params *params, struct infer_records **ret)
+{
+	struct infer_records *r = calloc(1, sizeof(*r));
+
+	*ret = r;
+	if (!r)
+		return -ENOMEM;
+	r->p = *params;
+	mutex_init(&r->mu);
+	return 0;
+}
+
+void infer_records_free(struct infer_records *r)
+{
+	if (!r)
+		return;
+	for (uint32_t i = 0; i < INFER_RECORD_FILES; i++) {
+		if (r->slot[i].search)
+			records_search_free(r->slot[i].search);
+		stride_free(r->slot[i].stride);
+	}
+	for (uint32_t i = 0; i < SEARCHES_MOST; i++)
+		if (r->leaving[i])
+			records_search_free(r->leaving[i]);
+	mutex_fini(&r->mu);
+	free(r);
+}
+
+/* --- searches --- */
+
+static uint32_t count_searches(const struct infer_records *r)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < INFER_RECORD_FILES; i++)
+		n += r->slot[i].search != NULL;
+	for (uint32_t i = 0; i < SEARCHES_MOST; i++)
+		n += r->leaving[i] != NULL;
+	return n;
+}
+
+/* There is a place for it: no more than SEARCHES_MOST are there at all. */
+static void leave_search(struct infer_records *r, struct slot *slot)
+{
+	struct records_search *s;
+	uint32_t at = 0;
+
+	mutex_lock(&r->mu);
+	s = slot->search;
+	slot->search = NULL;
+	mutex_unlock(&r->mu);
+	if (!s)
+		return;
+	records_search_quit(s);
+	while (r->leaving[at])
+		at++;
+	r->leaving[at] = s;
+}
+
+static void free_left(struct infer_records *r)
+{
+	for (uint32_t i = 0; i < SEARCHES_MOST; i++)
+		if (r->leaving[i] && records_search_has_ended(r->leaving[i])) {
+			records_search_free(r->leaving[i]);
+			r->leaving[i] = NULL;
+		}
+}
+
+/* For records that are known and have none. What was read of them so far is told first. */
+static void seek_order(struct infer_records *r, struct slot *slot)
+{
+	AUTO_FREE uint32_t *seen = NULL;
+	struct records_search *s = NULL;
+	char name[INFER_NAME_MAX], title[INFER_NAME_MAX + 32];
+	int rc;
+
+	if (slot->view.kind != STRIDE_RECORDS || slot->search || slot->is_refused || r->p.effort == INFER_OFF ||
+	    count_searches(r) >= SEARCHES_MOST)
+		return;
+	seen = malloc(STRIDE_STARTS_MAX * sizeof(*seen));
+	if (!seen)
+		return;
+	r->p.name(r->p.ctx, slot->file, name);
+	snprintf(title, sizeof(title), "the records of %s", name);
+	rc = records_search_new(&r->p, &slot->view, slot->size, title, seen,
+				stride_numbers(slot->stride, &slot->view, seen, STRIDE_STARTS_MAX), &s);
+	slot->is_refused = rc < 0;
+	mutex_lock(&r->mu);
+	slot->search = s;
+	mutex_unlock(&r->mu);
+}
+
+/* --- files --- */
+
+static void set_view(struct infer_records *r, struct slot *slot, const struct stride_view *view)
+{
+	mutex_lock(&r->mu);
+	slot->view = *view;
+	mutex_unlock(&r->mu);
+}
+
+static void slot_clear(struct infer_records *r, struct slot *slot)
+{
+	const struct slot nothing = { .is_used = false };
+
+	leave_search(r, slot);
+	stride_free(slot->stride);
+	mutex_lock(&r->mu);
+	*slot = nothing;
+	mutex_unlock(&r->mu);
+}
+
+static bool slot_take(struct infer_records *r, struct slot *slot, const struct infer_record_read *read)
+{
+	struct stride *stride;
+
+	slot_clear(r, slot);
+	if (stride_new(read->size, &stride) < 0)
+		return false;
+	mutex_lock(&r->mu);
+	*slot = (struct slot){ .is_used = true,
+			       .file = read->file,
+			       .size = read->size,
+			       .last_ns = read->at_ns,
+			       .stride = stride,
+			       .budget = { .cpus = 1 } };
+	mutex_unlock(&r->mu);
+	return true;
+}
+
+/* It was quiet so long that another file may have its place; those of which something is known stay longer. */
+static bool may_leave(const struct slot *slot, uint64_t now_ns)
+{
+	uint64_t quiet = now_ns - MIN(slot->last_ns, now_ns);
+
+	return quiet >= (slot->view.kind == STRIDE_NOTHING ? QUIET_NS : CLAIM_NS);
+}
+
+/* What is read now has nothing to do with what was read before. */
+static bool is_another(const struct slot *slot, const struct infer_record_read *read)
+{
+	uint64_t quiet = read->at_ns - MIN(slot->last_ns, read->at_ns);
+
+	return slot->size != read->size || quiet >= JOB_PAUSE_NS ||
+	       (quiet >= TRAIL_PAUSE_NS && slot->view.kind == STRIDE_NOTHING);
+}
+
+/* NULL: it is not looked at now. */
+static struct slot *slot_of(struct infer_records *r, const struct infer_record_read *read)
+{
+	struct slot *free_one = NULL, *oldest = NULL;
+
+	for (uint32_t i = 0; i < INFER_RECORD_FILES; i++) {
+		struct slot *slot = &r->slot[i];
+
+		if (slot->is_used && slot->file == read->file)
+			return !is_another(slot, read) || slot_take(r, slot, read) ? slot : NULL;
+		if (!slot->is_used)
+			free_one = slot;
+		else if (may_leave(slot, read->at_ns) && (!oldest || slot->last_ns < oldest->last_ns))
+			oldest = slot;
+	}
+	free_one = free_one ? free_one : oldest;
+	return free_one && slot_take(r, free_one, read) ? free_one : NULL;
+}
+
+void infer_records_read(struct infer_records *r, const struct infer_record_read *read)
+{
+	struct slot *slot = read->length ? slot_of(r, read) : NULL;
+	uint32_t record;
+
+	if (!slot)
+		return;
+	slot->last_ns = read->at_ns;
+	spend_open(&slot->budget, read->at_ns);
+	if (!stride_read(slot->stride, read->offset, read->length, read->reader) || !slot->search)
+		return;
+	record = stride_number(slot->stride, &slot->view, read->offset);
+	if (record != STRIDE_NONE)
+		records_search_open(slot->search, record);
+}
+
+/* --- looks --- */
+
+/* The number of jumps that this look is at: a power of two, or 0. */
+static uint64_t look_due(const struct slot *slot)
+{
+	uint64_t jumps = stride_jumps(slot->stride), due = LOOK_FIRST;
+
+	while (2 * due <= MIN(jumps, LOOK_LAST))
+		due *= 2;
+	return jumps >= due && slot->looked < due ? due : 0;
+}
+
+/* Whether a search need not begin anew: what was read has the same numbers, of the same counts. */
+static bool is_numbered_alike(const struct slot *slot, const struct stride_view *now)
+{
+	AUTO_FREE uint32_t *a = malloc(STRIDE_STARTS_MAX * sizeof(*a)), *b = malloc(STRIDE_STARTS_MAX * sizeof(*b));
+	uint64_t of_a[STRIDE_COUNTS], of_b[STRIDE_COUNTS];
+	size_t n = stride_counts(now, slot->size, of_a), n_seen;
+
+	if (!a || !b || slot->view.kind != now->kind || slot->view.stride != now->stride ||
+	    stride_counts(&slot->view, slot->size, of_b) != n || memcmp(of_a, of_b, n * sizeof(*of_a)) != 0)
+		return false;
+	n_seen = stride_numbers(slot->stride, now, a, STRIDE_STARTS_MAX);
+	return stride_numbers(slot->stride, &slot->view, b, STRIDE_STARTS_MAX) == n_seen &&
+	       memcmp(a, b, n_seen * sizeof(*a)) == 0;
+}
+
+static void note_found(struct infer_records *r, const struct slot *slot, uint64_t jumps)
+{
+	char name[INFER_NAME_MAX], words[80];
+
+	r->p.name(r->p.ctx, slot->file, name);
+	stride_say(&slot->view, words, sizeof(words));
+	log_info("%s: a job %s, found after %" PRIu64 " places", name, words, jumps);
+}
+
+/* Once more than STRIDE_STARTS_MAX jumps are there, the same is seen of records: only a table may still show. */
+static void look(struct infer_records *r, struct slot *slot, uint64_t due)
+{
+	struct stride_view view;
+	uint64_t cpu_ns = guess_cpu_ns();
+	bool is_known = slot->view.kind == STRIDE_RECORDS, is_news;
+
+	slot->looked = due;
+	stride_judge(slot->stride, &view);
+	cpu_ns = guess_cpu_ns() - cpu_ns;
+	metrics_add(r->p.metrics, METRIC_RECOVER_CPU, cpu_ns);
+	if (view.kind != STRIDE_RECORDS && view.kind != STRIDE_TABLE) {
+		spend_charge(&slot->budget, BUDGET_LOOK, 0, cpu_ns);
+		if (!is_known) /* a table, or streams, may be over */
+			set_view(r, slot, &view);
+		return;
+	}
+	if (is_known && view.kind == STRIDE_TABLE) /* of records, read again */
+		return;
+	if (!is_numbered_alike(slot, &view)) {
+		leave_search(r, slot);
+		slot->is_refused = false;
+	}
+	is_news = view.kind != slot->view.kind || view.stride != slot->view.stride;
+	set_view(r, slot, &view);
+	if (is_news)
+		note_found(r, slot, due);
+}
+
+void infer_records_step(struct infer_records *r, uint64_t now_ns)
+{
+	free_left(r);
+	for (uint32_t i = 0; i < INFER_RECORD_FILES; i++) {
+		struct slot *slot = &r->slot[i];
+		uint64_t due = slot->is_used ? look_due(slot) : 0;
+
+		if (due && spend_allows(&slot->budget, BUDGET_LOOK, 0, now_ns))
+			look(r, slot, due);
+		if (slot->is_used)
+			seek_order(r, slot);
+	}
+}
+
+size_t infer_records_get(struct infer_records *r, struct infer_record_file ret[INFER_RECORD_FILES])
+{
+	size_t n = 0;
+
+	mutex_lock(&r->mu);
+	for (uint32_t i = 0; i < INFER_RECORD_FILES; i++) {
+		const struct slot *slot = &r->slot[i];
+
+		if (!slot->is_used || slot->view.kind == STRIDE_NOTHING || slot->view.kind == STRIDE_STREAMS)
+			continue;
+		memset(&ret[n], 0, sizeof(ret[n]));
+		ret[n].file = slot->file;
+		ret[n].size = slot->size;
+		ret[n].view = slot->view;
+		ret[n].match = -1;
+		if (slot->search)
+			records_search_say(slot->search, &ret[n]);
+		n++;
+	}
+	mutex_unlock(&r->mu);
+	return n;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files about records share: READs of a file -> records.c (what its records are) -> records_search.c (the
+ * order that they come in) -> follow.c (is it still read so). */
+#ifndef CLAIRFS_INFER_RECORDS_PRIV_H
+#define CLAIRFS_INFER_RECORDS_PRIV_H
+
+#include "clairfs/infer/records.h"
+#include "infer_priv.h"
+
+/* --- follow.c: one order, and the records as they are read. One thread. */
+struct follow;
+/* n: records. memory: bytes that its epoch may take, 0: any. -E2BIG: it would take more; else errors of the order. */
+int follow_new(const char *spec, uint64_t n, uint64_t memory, struct follow **ret) MUST_USE;
+void follow_free(struct follow *f); /* NULL is fine */
+/* A record is read. INFER_PLAN_BUSY: too few were to say how it does. Where the epoch is over the next one is computed,
+ * up to a second for 10^7 records. */
+enum infer_plan follow_read(struct follow *f, uint32_t record);
+/* Part of the last records that were where the order has them; below 0: too few were read. */
+double follow_match(const struct follow *f);
+
+/* --- records_search.c: what looks for the order of the records of one file. */
+struct records_search;
+/* Starts a thread. view: STRIDE_RECORDS, of a file of `size` bytes; title: for the log, copied. -E2BIG: more records than
+ * there is memory for; -ENOENT: too few. */
+int records_search_new(const struct infer_records_params *params, const struct stride_view *view, uint64_t size,
+		       const char *title, const uint32_t *seen, size_t n_seen, struct records_search **ret) MUST_USE;
+/* A reader has come to a record. One thread. */
+void records_search_open(struct records_search *s, uint32_t record);
+/* Fills in what is known of the order. Any thread. */
+void records_search_say(struct records_search *s, struct infer_record_file *ret);
+/* Cancels what is under way. records_search_free waits for it, unless it has ended. Each of them once. */
+void records_search_quit(struct records_search *s);
+bool records_search_has_ended(const struct records_search *s);
+void records_search_free(struct records_search *s);
+
+#endif

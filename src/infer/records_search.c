@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The order in which the records of one file are read: a finder as of files (finder.c), with its looks, its budget and
+ * its thread, that is told numbers of records. How many records a job numbers is part of a shuffle, so each
+ * likely count is a numbering of its own: the first so many records. Which of them was right, the answer says.
+ *
+ *	numbers -> infer (cl-infer) -> found -> order of so many records -> follow: is the rest read so, too?
+ *
+ * A search of all seeds is not made: it takes minutes of a core, and nobody follows the order yet. */
+#include <errno.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "clairfs/base/thr.h"
+#include "records_priv.h"
+
+#define MEMORY_SHARE 16u
+#define BYTES_OF_EACH 2u /* records to a byte of bitmaps */
+#define TITLE_MAX (INFER_NAME_MAX + 32)
+
+struct records_search {
+	struct infer *infer;
+	struct infer_numbers numbers;
+	uint64_t count[STRIDE_COUNTS], memory;
+	size_t n_counts;
+	char title[TITLE_MAX];
+	struct follow *follow;          /* the one thread's */
+	struct follow *_Atomic fresh;   /* of what was found; the one thread takes it */
+	struct mutex mu;                /* a leaf */
+	char spec[INFER_SPEC_MAX];      /* mu, like all below; "": nothing was found */
+	uint64_t n;
+	enum infer_plan plan;
+	double match;
+};
+
+/* --- the numberings --- */
+
+/* dir: number of the count, which no other field tells: what parts.c guesses has `first` as well. */
+static size_t list_counts(void *ctx, const struct infer_opens *opens, struct infer_numbering *ret, size_t max)
+{
+	const struct records_search *s = ctx;
+	size_t n = MIN(s->n_counts, max);
+
+	(void)opens;
+	for (size_t i = 0; i < n; i++) {
+		memset(&ret[i], 0, sizeof(ret[i]));
+		ret[i].dir = (uint32_t)i;
+		ret[i].first = i ? s->count[i] : 0;
+		ret[i].of = i ? s->count[0] : 0;
+	}
+	return n;
+}
+
+static int number_records(void *ctx, const struct infer_numbering *way, const struct infer_opens *opens,
+			  struct infer_numbered *ret)
+{
+	const struct records_search *s = ctx;
+
+	ret->n = ret->hash = way->first ? way->first : s->count[0];
+	ret->n_seen = 0;
+	for (size_t i = 0; i < opens->n; i++)
+		if (opens->sample[i] < ret->n)
+			ret->number[ret->n_seen++] = opens->sample[i];
+	return ret->n_seen ? 0 : -ENOENT;
+}
+
+static bool has_record(void *ctx, const struct infer_numbering *way, uint32_t record)
+{
+	(void)ctx;
+	(void)way;
+	(void)record;
+	return true; /* there are no parts */
+}
+
+/* --- what is found --- */
+
+/* Without the key first=, which is the count of records and no choice of the job's. */
+static void strip_first(char *spec)
+{
+	char *at = strstr(spec, ":first="), *end = at ? strchr(at + 1, ':') : NULL;
+
+	if (at && end)
+		memmove(at, end, strlen(end) + 1);
+	else if (at)
+		*at = 0;
+}
+
+/* On the finder's thread. */
+static int found(void *ctx, const char *text, uint64_t stamp)
+{
+	struct records_search *s = ctx;
+	struct infer_answer answer;
+	struct follow *follow = NULL, *old;
+	char spec[INFER_SPEC_MAX];
+	uint64_t n = s->count[0];
+	int rc;
+
+	(void)stamp;
+	snprintf(spec, sizeof(spec), "%s", text);
+	if (infer_get_answer(s->infer, &answer) && answer.way.dir < s->n_counts && answer.way.dir > 0) {
+		n = s->count[answer.way.dir];
+		strip_first(spec);
+	}
+	rc = follow_new(spec, n, s->memory, &follow);
+	if (rc < 0 && rc != -E2BIG)
+		return rc;
+	old = atomic_exchange(&s->fresh, follow);
+	follow_free(old);
+	mutex_lock(&s->mu);
+	memcpy(s->spec, spec, sizeof(spec));
+	s->n = n;
+	s->plan = INFER_PLAN_BUSY;
+	s->match = -1;
+	mutex_unlock(&s->mu);
+	return 0;
+}
+
+void records_search_open(struct records_search *s, uint32_t record)
+{
+	struct follow *fresh = atomic_exchange(&s->fresh, NULL);
+	enum infer_plan plan;
+
+	infer_note_open(s->infer, record);
+	if (fresh) {
+		follow_free(s->follow);
+		s->follow = fresh;
+	}
+	if (!s->follow)
+		return;
+	plan = follow_read(s->follow, record);
+	infer_note_plan(s->infer, plan);
+	mutex_lock(&s->mu);
+	s->plan = plan;
+	s->match = follow_match(s->follow);
+	mutex_unlock(&s->mu);
+}
+
+void records_search_say(struct records_search *s, struct infer_record_file *ret)
+{
+	struct infer_status st;
+
+	infer_get_status(s->infer, &st);
+	ret->is_sought = true;
+	ret->is_searching = st.is_searching;
+	ret->searches = st.searches;
+	ret->found_after = st.found_after;
+	mutex_lock(&s->mu);
+	memcpy(ret->spec, s->spec, sizeof(ret->spec));
+	ret->n = s->n;
+	ret->plan = s->plan;
+	ret->match = s->match;
+	mutex_unlock(&s->mu);
+}
+
+/* --- from start to end --- */
+
+static int start(struct records_search *s, const struct infer_records_params *p, const uint32_t *seen, size_t n_seen)
+{
+	const struct infer_params params = { .n = s->count[0],
+					     .effort = MIN(p->effort, INFER_QUICK),
+					     .memory = p->memory,
+					     .threads = p->threads,
+					     .world = p->world,
+					     .title = s->title,
+					     .clock = p->clock,
+					     .metrics = p->metrics,
+					     .numbers = &s->numbers,
+					     .found = found,
+					     .ctx = s };
+	struct err err = { 0 };
+	int rc = infer_new(&params, &s->infer, &err);
+
+	for (size_t i = 0; i < n_seen && rc == 0; i++)
+		infer_note_open(s->infer, seen[i]);
+	return rc == 0 ? infer_start(s->infer, &err) : rc;
+}
+
+int records_search_new(const struct infer_records_params *params, const struct stride_view *view, uint64_t size,
+		       const char *title, const uint32_t *seen, size_t n_seen, struct records_search **ret)
+{
+	struct records_search *s = calloc(1, sizeof(*s));
+	int rc = 0;
+
+	*ret = NULL;
+	if (!s)
+		return -ENOMEM;
+	mutex_init(&s->mu);
+	s->memory = params->memory;
+	s->numbers = (struct infer_numbers){ .list = list_counts, .number = number_records, .has = has_record, .ctx = s };
+	s->n_counts = stride_counts(view, size, s->count);
+	snprintf(s->title, sizeof(s->title), "%s", title);
+	if (s->n_counts == 0 || s->count[0] < INFER_SAMPLES_MIN)
+		rc = -ENOENT;
+	else if (s->count[0] >= STRIDE_NONE - 1 ||
+		 (s->memory && s->count[0] / BYTES_OF_EACH > s->memory / MEMORY_SHARE))
+		rc = -E2BIG;
+	if (rc == 0)
+		rc = start(s, params, seen, n_seen);
+	if (rc < 0) {
+		records_search_free(s);
+		return rc;
+	}
+	*ret = s;
+	return 0;
+}
+
+void records_search_quit(struct records_search *s)
+{
+	infer_quit(s->infer);
+}
+
+bool records_search_has_ended(const struct records_search *s)
+{
+	return infer_has_ended(s->infer);
+}
+
+void records_search_free(struct records_search *s)
+{
+	infer_stop(s->infer);
+	infer_free(s->infer);
+	follow_free(s->follow);
+	follow_free(atomic_load(&s->fresh));
+	mutex_fini(&s->mu);
+	free(s);
+}
