@@ -1,37 +1,50 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whether records are still read as an order says. Readers are near one place of the epoch, ahead of it and behind, as far
  * as there are workers; a record that is not near is a miss. One that is near the last miss moves the place:
- * the order may have been found long after it began to be read.
+ * the order may have been found long after it began to be read. Near the end of an epoch some may read the next one
+ * already, so a record counts that is near its beginning; when most are it is the one that is read.
  *
- *	of 64 reads half are hits       followed (by chance: once in 10^5 times)
- *	fewer                           lost; near the end of the epoch the next one is tried before
+ *	of 64 reads 40 are hits         followed (by chance, of all records: once in a million times at most)
+ *	fewer                           lost
  *
  * It says how an order does that was found. Whether it is one, the search has decided by its own evidence. */
 #include <errno.h>
+#include <string.h>
 
 #include "clairfs/order.h"
 #include "records_priv.h"
 
-#define EPOCH_BYTES 16u /* per record */
-#define NEAR_SHARE 16u
+#define EPOCH_BYTES 24u /* per record, of two epochs */
+#define NEAR_SHARE 32u
 #define NEAR_MOST 4096u
-#define WINDOW 64u /* bits of hits */
-#define TURN_MISSES 8u
+#define NEAR_LEAST 128u /* workers read so far apart, ... */
+#define LEAST_SHARE 8u  /* ... if there are enough records for that to say anything */
+#define WINDOW 64u      /* bits of hits */
+#define ENOUGH 40u
+#define TURN_OF 0xffffu /* of the last 16, so many in the next epoch: it has begun */
+#define TURN_ENOUGH 10
+
+/* Where readers are. */
+struct place {
+	struct order_epoch *epoch;
+	uint64_t at, missed; /* missed: the last one that was not near, or UINT64_MAX */
+};
 
 struct follow {
 	struct order *order;
-	struct order_epoch *epoch;
-	uint64_t n, at, missed; /* at: where readers are; missed: the last miss, or UINT64_MAX */
-	uint64_t hits;          /* of the last reads, the youngest is bit 0 */
-	uint32_t n_reads, misses; /* misses: one after the other */
-	bool has_turned; /* the next epoch is the one that was computed last */
+	struct place now, next; /* next.epoch NULL: this one is not near its end */
+	uint64_t n;
+	uint64_t hits, next_hits; /* of the last reads, the youngest is bit 0 */
+	uint32_t n_reads, last;   /* last: record */
+	bool has_no_next;
 };
 
 void follow_free(struct follow *f)
 {
 	if (!f)
 		return;
-	order_epoch_free(f->epoch);
+	order_epoch_free(f->now.epoch);
+	order_epoch_free(f->next.epoch);
 	order_free(f->order);
 	free(f);
 }
@@ -47,7 +60,7 @@ static int make(struct follow *f, const char *spec)
 		rc = order_new(parsed, &params, &f->order, &err);
 	order_spec_free(parsed);
 	if (rc == 0)
-		rc = order_epoch_new(f->order, order_info(f->order)->start_epoch, &f->epoch, &err);
+		rc = order_epoch_new(f->order, order_info(f->order)->start_epoch, &f->now.epoch, &err);
 	return rc;
 }
 
@@ -63,7 +76,8 @@ int follow_new(const char *spec, uint64_t n, uint64_t memory, struct follow **re
 	if (!f)
 		return -ENOMEM;
 	f->n = n;
-	f->missed = UINT64_MAX;
+	f->now.missed = UINT64_MAX;
+	f->last = UINT32_MAX;
 	rc = make(f, spec);
 	if (rc < 0) {
 		follow_free(f);
@@ -73,68 +87,88 @@ int follow_new(const char *spec, uint64_t n, uint64_t memory, struct follow **re
 	return 0;
 }
 
-static uint64_t near_of(const struct follow *f)
+static uint64_t near_of(const struct place *p)
 {
-	return MAX(MIN(f->epoch->length / NEAR_SHARE, (uint64_t)NEAR_MOST), 1u);
+	uint64_t n = p->epoch->length;
+
+	return MAX(MAX(MIN(n / NEAR_SHARE, (uint64_t)NEAR_MOST), MIN(n / LEAST_SHARE, (uint64_t)NEAR_LEAST)), 1u);
 }
 
-static bool is_near(const struct follow *f, uint64_t a, uint64_t b)
+static bool is_near(const struct place *p, uint64_t a, uint64_t b)
 {
-	return MAX(a, b) - MIN(a, b) <= near_of(f);
+	return MAX(a, b) - MIN(a, b) <= near_of(p);
 }
 
-/* The epoch seems to be over: the next one, if there is one. */
-static void turn(struct follow *f)
+/* may_move: by two records that are near each other. */
+static bool is_hit(struct place *p, uint32_t record, bool may_move)
 {
-	struct order_epoch *next = NULL;
-	struct err err = { 0 };
-
-	if (order_epoch_new(f->order, f->epoch->epoch + 1, &next, &err) < 0)
-		return;
-	order_epoch_free(f->epoch);
-	f->epoch = next;
-	f->at = 0;
-	f->missed = UINT64_MAX;
-}
-
-static bool is_hit(struct follow *f, uint32_t record)
-{
-	uint64_t at = record < f->epoch->n ? f->epoch->first[record] : UINT32_MAX;
+	uint64_t at = record < p->epoch->n ? p->epoch->first[record] : UINT32_MAX;
 
 	if (at == UINT32_MAX)
 		return false;
-	if (is_near(f, at, f->at)) {
-		f->at = MAX(f->at, at);
+	if (is_near(p, at, p->at)) {
+		p->at = MAX(p->at, at);
 		return true;
 	}
-	if (f->missed != UINT64_MAX && is_near(f, at, f->missed)) {
-		f->at = at;
+	if (may_move && p->missed != UINT64_MAX && is_near(p, at, p->missed)) {
+		p->at = at;
 		return true;
 	}
-	f->missed = at;
+	p->missed = at;
 	return false;
+}
+
+static void make_next(struct follow *f)
+{
+	struct err err = { 0 };
+
+	f->next = (struct place){ .missed = UINT64_MAX };
+	f->next_hits = 0;
+	if (order_epoch_new(f->order, f->now.epoch->epoch + 1, &f->next.epoch, &err) < 0)
+		f->has_no_next = true;
+}
+
+/* Whether it is a hit in the next epoch, where that may have begun. */
+static bool is_next(struct follow *f, uint32_t record)
+{
+	bool hit;
+
+	if (!f->next.epoch && !f->has_no_next && f->now.at + near_of(&f->now) >= f->now.epoch->length)
+		make_next(f);
+	if (!f->next.epoch)
+		return false;
+	hit = is_hit(&f->next, record, false);
+	f->next_hits = f->next_hits << 1 | hit;
+	if (__builtin_popcountll(f->next_hits & TURN_OF) < TURN_ENOUGH)
+		return hit;
+	order_epoch_free(f->now.epoch);
+	f->now = f->next;
+	f->next.epoch = NULL;
+	return true;
+}
+
+static uint32_t hits_of(const struct follow *f)
+{
+	return (uint32_t)__builtin_popcountll(f->hits);
 }
 
 enum infer_plan follow_read(struct follow *f, uint32_t record)
 {
-	bool hit = is_hit(f, record);
+	bool hit;
 
-	f->misses = hit ? 0 : f->misses + 1;
-	if (hit && f->at > 2 * near_of(f))
-		f->has_turned = false;
-	if (f->misses >= TURN_MISSES && !f->has_turned && f->at + near_of(f) >= f->epoch->length) {
-		f->has_turned = true;
-		turn(f);
-		hit = is_hit(f, record);
+	if (record != f->last) { /* the same once more says nothing */
+		hit = is_hit(&f->now, record, true);
+		hit |= is_next(f, record);
+		f->hits = f->hits << 1 | hit;
+		f->n_reads = MIN(f->n_reads + 1, WINDOW);
+		f->last = record;
 	}
-	f->hits = f->hits << 1 | hit;
-	f->n_reads = MIN(f->n_reads + 1, WINDOW);
 	if (f->n_reads < WINDOW)
 		return INFER_PLAN_BUSY;
-	return (uint32_t)__builtin_popcountll(f->hits) * 2 >= WINDOW ? INFER_PLAN_FOLLOWED : INFER_PLAN_LOST;
+	return hits_of(f) >= ENOUGH ? INFER_PLAN_FOLLOWED : INFER_PLAN_LOST;
 }
 
 double follow_match(const struct follow *f)
 {
-	return f->n_reads < WINDOW ? -1 : (double)__builtin_popcountll(f->hits) / WINDOW;
+	return f->n_reads < WINDOW ? -1 : (double)hits_of(f) / WINDOW;
 }

@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Records inside one large file, from READs as the kernel sends them: pages, pieces of the read-ahead, several
- * readers, strays. What is found is right, or nothing is found; and a shuffle of PyTorch's over the records is
- * found by the search that knows files. */
-#include <errno.h>
-#include <string.h>
-
+ * readers, strays. What is found is right, or nothing is found. (The order they are read in: test_infer_records.) */
 #include "check.h"
 #include "clairfs/infer/stride.h"
-#include "clairfs/order.h"
-#include "src/infer/infer_priv.h"
 
 #define PAGE 4096u
 #define READ_MOST (128u << 10)
@@ -264,76 +258,6 @@ static void hostile_reads_do_nothing(void)
 	}
 }
 
-/* A job that reads the records by this spec, as four workers with batches of 8 do. Returns after how many jumps
- * the order was found; what is found is written to ret. */
-static uint64_t find_order(const char *text, const struct job *j, struct infer_answer *ret)
-{
-	static const uint32_t looks[] = { 32, 96, 256, 1024 };
-	static atomic_bool never;
-	static atomic_uint_least64_t cpu_ns;
-	struct infer_question q = { .threads = 1, .cancel = &never, .cpu_ns = &cpu_ns };
-	struct order_params params = { .n = j->n };
-	struct order_epoch *epoch = NULL;
-	struct order_spec *spec = NULL;
-	struct order *order = NULL;
-	struct err err = { 0 };
-	struct stride *s = stride_of(size_of(j));
-	uint64_t random = check_seed();
-	uint32_t look = 0;
-	int rc = -ENOENT;
-
-	if (order_spec_parse(text, &spec, &err) < 0 || order_new(spec, &params, &order, &err) < 0 ||
-	    order_epoch_new(order, 0, &epoch, &err) < 0)
-		CHECK_STR(err.msg, "");
-	for (uint32_t i = 0; i < 1100 && rc == -ENOENT && look < ARRAY_LEN(looks); i++) {
-		uint32_t worker = i % 4, nth = i / 4, at = (nth / 8 * 4 + worker) * 8 + nth % 8;
-		struct stride_view v;
-
-		read_record(s, j, epoch->sample[at], 1 + worker, &random);
-		if (stride_jumps(s) < looks[look])
-			continue;
-		stride_judge(s, &v);
-		q.is_first = look++ == 0;
-		if (v.kind == STRIDE_RECORDS)
-			rc = stride_ask(s, &v, &q, ret);
-	}
-	CHECK_INT(rc, 0);
-	random = stride_jumps(s);
-	stride_free(s);
-	order_epoch_free(epoch);
-	order_free(order);
-	order_spec_free(spec);
-	return random;
-}
-
-/* An NPY file of images that are 224 by 224, read with RandomSampler after manual_seed(42). */
-static void a_shuffle_of_records_is_found(void)
-{
-	const struct job npy = { 128, 150528, 10000, 0, 4, 2, 0, 0 };
-	struct infer_answer answer;
-	uint64_t jumps = find_order("torch-loader:seed=42", &npy, &answer);
-
-	CHECK(answer.is_chain);
-	CHECK_U64(answer.manual_seed, 42);
-	CHECK_U64(answer.word, 3);
-	CHECK_U64(answer.n, 10000);
-	CHECK(jumps <= 256);
-}
-
-/* HDF5: labels behind the images, so that the file's size does not say how many there are. */
-static void a_rank_among_records_and_labels_is_found(void)
-{
-	const struct job hdf5 = { 2048, 12288, 60000, 60000 * 8, 4, 0, 0, 0 };
-	struct infer_answer answer;
-	uint64_t jumps = find_order("torch-distributed:seed=3:world=4:rank=2", &hdf5, &answer);
-
-	CHECK_U64(answer.seed, 3);
-	CHECK_U64(answer.world, 4);
-	CHECK_U64(answer.rank[0], 2);
-	CHECK_U64(answer.n, 60000);
-	CHECK(jumps <= 1100);
-}
-
 static const struct check_test tests[] = {
 	{ "records_are_found_and_numbered", records_are_found_and_numbered },
 	{ "strays_and_tails_do_no_harm", strays_and_tails_do_no_harm },
@@ -342,8 +266,6 @@ static const struct check_test tests[] = {
 	{ "places_that_come_again_are_a_table", places_that_come_again_are_a_table },
 	{ "nothing_is_found_where_there_is_nothing", nothing_is_found_where_there_is_nothing },
 	{ "hostile_reads_do_nothing", hostile_reads_do_nothing },
-	{ "a_shuffle_of_records_is_found", a_shuffle_of_records_is_found },
-	{ "a_rank_among_records_and_labels_is_found", a_rank_among_records_and_labels_is_found },
 };
 
 CHECK_MAIN(tests)

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What module orders makes of READs of large files: a thread takes them from the cache's ring, and says what was found
+ * in words, with the commands that tell it. Nothing of it is there where no file is cut. */
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "check.h"
+#include "clairfs/cache/reads.h"
+#include "clairfs/dataset/records.h"
+#include "clairfs/infer/records.h"
+#include "dataset_kit.h"
+#include "src/orders/orders_priv.h"
+
+#define MIB ((uint64_t)1 << 20)
+#define STRIDE 49999u
+#define RECORDS 2000u
+#define WAIT_S 120
+
+struct bed {
+	struct orders *o;
+	struct dataset *ds;
+	struct metrics *metrics;
+	char *root;
+	uint32_t file; /* entry of the one that was asked for */
+};
+
+/* One file of this name and size, and a small one. */
+static void bed_new(struct bed *b, const char *dir, const char *name, size_t size, enum infer_effort effort)
+{
+	const char *const paths[] = { "small.txt", NULL };
+	struct orders_params params = { .mountpoint = "/mnt", .clock = clock_monotonic() };
+	struct orders_search search = { .effort = effort, .ram = 1u << 30 };
+	struct err err = { 0 };
+
+	*b = (struct bed){ .root = kit_tree(dir, paths), .metrics = metrics_new() };
+	kit_file(b->root, name, size);
+	b->ds = kit_open(b->root, (struct kit_open){ .layout = LAYOUT_FILES });
+	b->file = kit_find(b->ds, name).v;
+	params.source = b->root;
+	params.dataset = b->ds;
+	search.metrics = b->metrics;
+	CHECK_INT(orders_new(&params, &b->o, &err), 0);
+	CHECK_INT(orders_search(b->o, &search, &err), 0);
+}
+
+static void bed_free(struct bed *b)
+{
+	strides_stop(b->o->strides);
+	CHECK(orders_free(b->o));
+	dataset_free(b->ds);
+	metrics_free(b->metrics);
+	free(b->root);
+}
+
+static struct infer_record_file file_of(const struct bed *b)
+{
+	return (struct infer_record_file){ .file = b->file,
+					   .size = RECORDS * (uint64_t)STRIDE,
+					   .view = { .kind = STRIDE_RECORDS, .stride = STRIDE, .n = RECORDS },
+					   .match = -1 };
+}
+
+static const char *text_of(const json_t *json, const char *key)
+{
+	const char *text = json_string_value(json_object_get(json, key));
+
+	CHECK(text);
+	return text;
+}
+
+/* What is said of it: how it is read, in which order; and the order to tell, "": none. */
+static json_t *check_said(const struct bed *b, const struct infer_record_file *f, const char *read, const char *order,
+			  const char *tell)
+{
+	json_t *json = strides_say(b->o, f), *told = json_object_get(json, "tell");
+
+	CHECK(json);
+	CHECK_STR(text_of(json, "read"), read);
+	CHECK_STR(text_of(json, "order_words"), order);
+	CHECK_STR(told ? text_of(told, "order") : "", tell);
+	return json;
+}
+
+static void words_say_no_more_than_is_known(void)
+{
+	const char *in = "read in records of 49999 bytes, from byte 0 on; 2000 fit in it";
+	const char *counted = "read in 1990 records of 49999 bytes, from byte 0 on";
+	const char *tell = "torch-loader:seed=42:records=1:under=train.bin";
+	struct infer_record_file f;
+	struct bed b;
+
+	bed_new(&b, "words", "train.bin", RECORDS * STRIDE, INFER_QUICK);
+	f = file_of(&b);
+	json_decref(check_said(&b, &f, in, "their order is not looked for", ""));
+	f.is_sought = true;
+	json_decref(check_said(&b, &f, in, "their order is looked for", ""));
+	f.searches = 3;
+	json_decref(check_said(&b, &f, in, "in no likely order, by 3 searches", ""));
+	snprintf(f.spec, sizeof(f.spec), "torch-loader:seed=42");
+	f.n = 1990;
+	f.found_after = 96;
+	json_decref(check_said(&b, &f, counted, "in the order torch-loader:seed=42, found after 96 reads", tell));
+	f.match = 0.97;
+	f.plan = INFER_PLAN_FOLLOWED;
+	json_decref(check_said(&b, &f, counted, "in the order torch-loader:seed=42: 97 % of the last ones as it says", tell));
+	f.match = 0.02;
+	f.plan = INFER_PLAN_LOST;
+	json_decref(check_said(&b, &f, counted,
+			       "they were read in the order torch-loader:seed=42, but the last ones are not (2 % as it says)",
+			       tell));
+	f = file_of(&b);
+	f.view = (struct stride_view){ .kind = STRIDE_TABLE, .n = 512 };
+	json_decref(check_said(&b, &f, "read at 512 places again and again, which are no records of one length", "", ""));
+	bed_free(&b);
+}
+
+/* Each of these is what a shell gets. */
+static void commands_name_the_records(void)
+{
+	static const struct {
+		const char *dir, *name, *command, *order;
+	} rows[] = {
+		{ "raw", "a/train.bin",
+		  "seq 0 1999 | awk '{ printf \"%s %.0f %d\\n\", \"a/train.bin\", 0 + $1 * 49999, 49999 }' | clairfs index ",
+		  "sequential:records=1:under=a/train.bin" },
+		{ "npy", "x.npy", "clairfs index ", "sequential:records=1:under=x.npy" },
+		{ "value", "a%b,c.npy", "clairfs index ", "sequential:records=1:under=a%25b%2Cc.npy" },
+		{ "blank", "a b.bin", NULL, NULL },   /* no command is better than a wrong one */
+		{ "quote", "a'\";.bin", NULL, NULL },
+		{ "colon", "a:b.npy", NULL, NULL },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct infer_record_file f;
+		const json_t *tell;
+		json_t *json;
+		struct bed b;
+
+		bed_new(&b, rows[i].dir, rows[i].name, RECORDS * STRIDE, INFER_QUICK);
+		f = file_of(&b);
+		f.n = RECORDS;
+		snprintf(f.spec, sizeof(f.spec), "sequential");
+		json = strides_say(b.o, &f);
+		tell = json_object_get(json, "tell");
+		CHECK(!tell == !rows[i].command);
+		if (tell) {
+			CHECK_CONTAINS(text_of(tell, "index"), rows[i].command);
+			CHECK_CONTAINS(text_of(tell, "index"), b.root);
+			CHECK_STR(text_of(tell, "order"), rows[i].order);
+		}
+		json_decref(json);
+		bed_free(&b);
+	}
+}
+
+/* Where the dataset has a table of these very records only the order is left to tell. */
+static void table_that_is_there_is_not_made_again(void)
+{
+	struct dataset_import *import;
+	struct infer_record_file f;
+	struct err err = { 0 };
+	char *lines = NULL;
+	size_t size = 0;
+	struct bed b;
+	FILE *out = open_memstream(&lines, &size);
+	json_t *json;
+
+	for (uint32_t i = 0; i < RECORDS; i++)
+		fprintf(out, "train.bin %u %u\n", i * STRIDE, STRIDE);
+	CHECK_INT(fclose(out), 0);
+	bed_new(&b, "table", "train.bin", RECORDS * STRIDE, INFER_QUICK);
+	CHECK_INT(dataset_import_new(b.ds, b.root, &import, &err), 0);
+	CHECK_INT(dataset_import_add(import, "list", lines, size, &err), 0);
+	CHECK_INT(dataset_import_finish(import, b.ds, &err), 0);
+	dataset_import_free(import);
+	free(lines);
+	f = file_of(&b);
+	f.n = RECORDS;
+	snprintf(f.spec, sizeof(f.spec), "sequential");
+	json = strides_say(b.o, &f);
+	CHECK_STR(text_of(json_object_get(json, "tell"), "index"), "");
+	json_decref(json);
+	f.view.stride = 2 * STRIDE; /* of others */
+	f.n = RECORDS / 2;
+	json = strides_say(b.o, &f);
+	CHECK_CONTAINS(text_of(json_object_get(json, "tell"), "index"), "--import");
+	json_decref(json);
+	bed_free(&b);
+}
+
+static void nothing_is_there_where_no_file_is_cut(void)
+{
+	struct bed b;
+	json_t *json;
+
+	bed_new(&b, "small", "train.bin", 16 * MIB, INFER_QUICK);
+	CHECK(!orders_reads(b.o));
+	json = orders_search_json(b.o);
+	CHECK(json_is_array(json_object_get(json, "records")));
+	CHECK_U64(json_array_size(json_object_get(json, "records")), 0);
+	json_decref(json);
+	bed_free(&b);
+	bed_new(&b, "off", "train.bin", 64 * MIB, INFER_OFF);
+	CHECK(!orders_reads(b.o));
+	bed_free(&b);
+}
+
+/* Waits for it; NULL: nothing with that text came. */
+static json_t *wait_for(struct bed *b, const char *key, const char *part)
+{
+	const struct timespec nap = { .tv_nsec = NS_PER_MS };
+
+	for (uint32_t i = 0; i < WAIT_S * 1000; i++) {
+		json_t *json = orders_search_json(b->o);
+		json_t *one = json_array_get(json_object_get(json, "records"), 0);
+
+		if (one && strstr(text_of(one, key), part)) {
+			json_incref(one);
+			json_decref(json);
+			return one;
+		}
+		json_decref(json);
+		nanosleep(&nap, NULL); /* of a poll, with an end */
+	}
+	return NULL;
+}
+
+/* From the ring to the words. */
+static void thread_hears_of_reads(void)
+{
+	struct order_params params = { .n = RECORDS };
+	struct order_epoch *epoch = NULL;
+	struct order_spec *spec = NULL;
+	struct order *order = NULL;
+	struct err err = { 0 };
+	struct bed b;
+	json_t *json;
+
+	CHECK_INT(order_spec_parse("torch-loader:seed=42", &spec, &err), 0);
+	CHECK_INT(order_new(spec, &params, &order, &err), 0);
+	CHECK_INT(order_epoch_new(order, 0, &epoch, &err), 0);
+	bed_new(&b, "thread", "train.bin", RECORDS * STRIDE, INFER_QUICK);
+	CHECK_INT(strides_start(b.o->strides, &err), 0);
+	for (uint32_t i = 0; i < 512; i++) {
+		uint64_t at = epoch->sample[i] * (uint64_t)STRIDE;
+		struct read_note note = { .entry = { b.file }, .offset = at / 4096 * 4096, .reader = 1 + i % 2 };
+
+		note.length = (uint32_t)(at + STRIDE - note.offset + 4095) / 4096 * 4096;
+		note.at_ns = clock_now(clock_monotonic());
+		reads_note(orders_reads(b.o), &note);
+	}
+	json = wait_for(&b, "order", "torch-loader:seed=42");
+	CHECK(json);
+	CHECK_STR(text_of(json, "path"), "train.bin");
+	CHECK_STR(text_of(json, "kind"), "records");
+	CHECK_INT(json_integer_value(json_object_get(json, "record_bytes")), STRIDE);
+	CHECK_INT(json_integer_value(json_object_get(json, "count")), RECORDS);
+	CHECK(json_is_true(json_object_get(json, "is_count_known")));
+	json_decref(json);
+	bed_free(&b);
+	order_epoch_free(epoch);
+	order_free(order);
+	order_spec_free(spec);
+}
+
+static const struct check_test tests[] = {
+	{ "words_say_no_more_than_is_known", words_say_no_more_than_is_known },
+	{ "commands_name_the_records", commands_name_the_records },
+	{ "table_that_is_there_is_not_made_again", table_that_is_there_is_not_made_again },
+	{ "nothing_is_there_where_no_file_is_cut", nothing_is_there_where_no_file_is_cut },
+	{ "thread_hears_of_reads", thread_hears_of_reads },
+};
+
+CHECK_MAIN(tests)
