@@ -485,17 +485,6 @@ static int search(struct infer *infer, struct errand *e, struct infer_answer *an
 	return rc;
 }
 
-static void log_order(const struct infer *infer, const char *spec, bool is_guess, uint64_t opens)
-{
-	const char *of = infer->p.title ? " of " : "", *title = infer->p.title ? infer->p.title : "";
-
-	if (is_guess)
-		log_info("the order %s%s%s is expected next", spec, of, title);
-	else
-		log_info("found the order %s%s%s after %" PRIu64 " %s", spec, of, title, opens,
-			 infer->p.title ? "reads" : "opens");
-}
-
 /* Puts what is known in force. */
 static void hand_over_locked(struct infer *infer, uint64_t opens) REQUIRES(infer->mu);
 static void hand_over_locked(struct infer *infer, uint64_t opens)
@@ -510,7 +499,12 @@ static void hand_over_locked(struct infer *infer, uint64_t opens)
 		return;
 	}
 	mutex_unlock(&infer->mu);
-	log_order(infer, spec, is_guess, opens);
+	if (infer->p.is_silent)
+		;
+	else if (is_guess)
+		log_info("the order %s is expected next", spec);
+	else
+		log_info("found the order %s after %" PRIu64 " opens", spec, opens);
 	rc = infer->p.found(infer->p.ctx, spec, version);
 	mutex_lock(&infer->mu);
 	if (rc < 0 || told != infer->told) {

@@ -33,7 +33,7 @@ struct place {
 struct follow {
 	struct order *order;
 	struct place now, next; /* next.epoch NULL: this one is not near its end */
-	uint64_t n;
+	uint64_t n, shift;
 	uint64_t hits, next_hits; /* of the last reads, the youngest is bit 0 */
 	uint32_t n_reads, last;   /* last: record */
 	bool has_no_next;
@@ -64,7 +64,7 @@ static int make(struct follow *f, const char *spec)
 	return rc;
 }
 
-int follow_new(const char *spec, uint64_t n, uint64_t memory, struct follow **ret)
+int follow_new(const char *spec, uint64_t n, uint64_t shift, uint64_t memory, struct follow **ret)
 {
 	struct follow *f;
 	int rc;
@@ -76,6 +76,7 @@ int follow_new(const char *spec, uint64_t n, uint64_t memory, struct follow **re
 	if (!f)
 		return -ENOMEM;
 	f->n = n;
+	f->shift = shift;
 	f->now.missed = UINT64_MAX;
 	f->last = UINT32_MAX;
 	rc = make(f, spec);
@@ -100,7 +101,7 @@ static bool is_near(const struct place *p, uint64_t a, uint64_t b)
 }
 
 /* may_move: by two records that are near each other. */
-static bool is_hit(struct place *p, uint32_t record, bool may_move)
+static bool is_hit(struct place *p, uint64_t record, bool may_move)
 {
 	uint64_t at = record < p->epoch->n ? p->epoch->first[record] : UINT32_MAX;
 
@@ -129,7 +130,7 @@ static void make_next(struct follow *f)
 }
 
 /* Whether it is a hit in the next epoch, where that may have begun. */
-static bool is_next(struct follow *f, uint32_t record)
+static bool is_next(struct follow *f, uint64_t record)
 {
 	bool hit;
 
@@ -157,8 +158,8 @@ enum infer_plan follow_read(struct follow *f, uint32_t record)
 	bool hit;
 
 	if (record != f->last) { /* the same once more says nothing */
-		hit = is_hit(&f->now, record, true);
-		hit |= is_next(f, record);
+		hit = is_hit(&f->now, record + f->shift, true);
+		hit |= is_next(f, record + f->shift);
 		f->hits = f->hits << 1 | hit;
 		f->n_reads = MIN(f->n_reads + 1, WINDOW);
 		f->last = record;

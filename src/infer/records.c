@@ -116,7 +116,7 @@ static void seek_order(struct infer_records *r, struct slot *slot)
 {
 	AUTO_FREE uint32_t *seen = NULL;
 	struct records_search *s = NULL;
-	char name[INFER_NAME_MAX], title[INFER_NAME_MAX + 32];
+	char name[INFER_NAME_MAX];
 	int rc;
 
 	if (slot->view.kind != STRIDE_RECORDS || slot->search || slot->is_refused || r->p.effort == INFER_OFF ||
@@ -126,8 +126,7 @@ static void seek_order(struct infer_records *r, struct slot *slot)
 	if (!seen)
 		return;
 	r->p.name(r->p.ctx, slot->file, name);
-	snprintf(title, sizeof(title), "the records of %s", name);
-	rc = records_search_new(&r->p, &slot->view, slot->size, title, seen,
+	rc = records_search_new(&r->p, &slot->view, slot->size, name, seen,
 				stride_numbers(slot->stride, &slot->view, seen, STRIDE_STARTS_MAX), &s);
 	slot->is_refused = rc < 0;
 	mutex_lock(&r->mu);

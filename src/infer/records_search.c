@@ -1,65 +1,82 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The order in which the records of one file are read: a finder as of files (finder.c), with its looks, its budget and
  * its thread, that is told numbers of records. How many records a job numbers is part of a shuffle, so each
- * likely count is a numbering of its own: the first so many records. Which of them was right, the answer says.
+ * likely count is a numbering of its own: the first so many records.
+ *
+ * Where a file is mapped (numpy.memmap) the kernel reads around the page that is missing, from 64 KiB before it on. Then
+ * all READs begin so much too early, and all numbers are too low by the records that this is. So that is a numbering,
+ * too. Which of all was right, the answer says, and where record 0 begins with it.
  *
  *	numbers -> infer (cl-infer) -> found -> order of so many records -> follow: is the rest read so, too?
  *
  * A search of all seeds is not made: it takes minutes of a core, and nobody follows the order yet. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdatomic.h>
 #include <string.h>
 
+#include "clairfs/base/log.h"
 #include "clairfs/base/thr.h"
 #include "records_priv.h"
 
 #define MEMORY_SHARE 16u
 #define BYTES_OF_EACH 2u /* records to a byte of bitmaps */
-#define TITLE_MAX (INFER_NAME_MAX + 32)
+
+#define AROUND (64u << 10) /* bytes; half of the kernel's read-ahead for FUSE */
+#define WAYS (2 * STRIDE_COUNTS)
+
+/* A way to number the records. */
+struct way {
+	uint64_t n, shift; /* records; what is added to numbers as they are told */
+	uint64_t origin;   /* where record 0 begins */
+};
 
 struct records_search {
 	struct infer *infer;
 	struct infer_numbers numbers;
-	uint64_t count[STRIDE_COUNTS], memory;
-	size_t n_counts;
-	char title[TITLE_MAX];
+	struct way way[WAYS]; /* the likeliest first */
+	size_t n_ways;
+	uint64_t most, memory; /* most: records of any of them */
+	char name[INFER_NAME_MAX];
 	struct follow *follow;          /* the one thread's */
 	struct follow *_Atomic fresh;   /* of what was found; the one thread takes it */
 	struct mutex mu;                /* a leaf */
 	char spec[INFER_SPEC_MAX];      /* mu, like all below; "": nothing was found */
-	uint64_t n;
+	uint64_t n, origin;
 	enum infer_plan plan;
 	double match;
 };
 
 /* --- the numberings --- */
 
-/* dir: number of the count, which no other field tells: what parts.c guesses has `first` as well. */
-static size_t list_counts(void *ctx, const struct infer_opens *opens, struct infer_numbering *ret, size_t max)
+/* dir: number of the way, which no other field tells: what parts.c guesses has `first` as well. */
+static size_t list_ways(void *ctx, const struct infer_opens *opens, struct infer_numbering *ret, size_t max)
 {
 	const struct records_search *s = ctx;
-	size_t n = MIN(s->n_counts, max);
+	size_t n = MIN(s->n_ways, max);
 
 	(void)opens;
 	for (size_t i = 0; i < n; i++) {
 		memset(&ret[i], 0, sizeof(ret[i]));
 		ret[i].dir = (uint32_t)i;
-		ret[i].first = i ? s->count[i] : 0;
-		ret[i].of = i ? s->count[0] : 0;
+		ret[i].first = i ? s->way[i].n : 0;
+		ret[i].of = i ? s->most : 0;
 	}
 	return n;
 }
 
-static int number_records(void *ctx, const struct infer_numbering *way, const struct infer_opens *opens,
+static int number_records(void *ctx, const struct infer_numbering *numbering, const struct infer_opens *opens,
 			  struct infer_numbered *ret)
 {
 	const struct records_search *s = ctx;
+	const struct way *way = &s->way[numbering->dir];
 
-	ret->n = ret->hash = way->first ? way->first : s->count[0];
+	ret->n = numbering->first ? numbering->first : way->n;
+	ret->hash = way->shift << 32 | ret->n;
 	ret->n_seen = 0;
 	for (size_t i = 0; i < opens->n; i++)
-		if (opens->sample[i] < ret->n)
-			ret->number[ret->n_seen++] = opens->sample[i];
+		if (opens->sample[i] + way->shift < ret->n)
+			ret->number[ret->n_seen++] = (uint32_t)(opens->sample[i] + way->shift);
 	return ret->n_seen ? 0 : -ENOENT;
 }
 
@@ -88,26 +105,27 @@ static void strip_first(char *spec)
 static int found(void *ctx, const char *text, uint64_t stamp)
 {
 	struct records_search *s = ctx;
+	const struct way *way = &s->way[0];
 	struct infer_answer answer;
-	struct follow *follow = NULL, *old;
+	struct follow *follow = NULL;
 	char spec[INFER_SPEC_MAX];
-	uint64_t n = s->count[0];
 	int rc;
 
 	(void)stamp;
 	snprintf(spec, sizeof(spec), "%s", text);
-	if (infer_get_answer(s->infer, &answer) && answer.way.dir < s->n_counts && answer.way.dir > 0) {
-		n = s->count[answer.way.dir];
+	if (infer_get_answer(s->infer, &answer) && answer.way.dir < s->n_ways && answer.way.dir > 0) {
+		way = &s->way[answer.way.dir];
 		strip_first(spec);
 	}
-	rc = follow_new(spec, n, s->memory, &follow);
+	rc = follow_new(spec, way->n, way->shift, s->memory, &follow);
 	if (rc < 0 && rc != -E2BIG)
 		return rc;
-	old = atomic_exchange(&s->fresh, follow);
-	follow_free(old);
+	follow_free(atomic_exchange(&s->fresh, follow));
+	log_info("%s: its %" PRIu64 " records are read in the order %s", s->name, way->n, spec);
 	mutex_lock(&s->mu);
 	memcpy(s->spec, spec, sizeof(spec));
-	s->n = n;
+	s->n = way->n;
+	s->origin = way->origin;
 	s->plan = INFER_PLAN_BUSY;
 	s->match = -1;
 	mutex_unlock(&s->mu);
@@ -146,6 +164,7 @@ void records_search_say(struct records_search *s, struct infer_record_file *ret)
 	mutex_lock(&s->mu);
 	memcpy(ret->spec, s->spec, sizeof(ret->spec));
 	ret->n = s->n;
+	ret->origin = s->origin;
 	ret->plan = s->plan;
 	ret->match = s->match;
 	mutex_unlock(&s->mu);
@@ -153,14 +172,46 @@ void records_search_say(struct records_search *s, struct infer_record_file *ret)
 
 /* --- from start to end --- */
 
+/* The same records, where all READs begin so much too early. */
+static struct stride_view view_around(const struct stride_view *v, uint64_t size)
+{
+	struct stride_view ret = *v;
+
+	ret.origin = (v->origin + AROUND) % v->stride;
+	ret.least = ret.origin - MIN(v->origin - v->least, ret.origin);
+	ret.n = (size - ret.least) / v->stride;
+	return ret;
+}
+
+static void add_way(struct records_search *s, const struct stride_view *view, uint64_t n, uint64_t shift)
+{
+	s->way[s->n_ways++] = (struct way){ n, shift, view->origin };
+	s->most = MAX(s->most, n);
+}
+
+/* Likely counts of both kinds come before less likely ones of any. */
+static void make_ways(struct records_search *s, const struct stride_view *view, uint64_t size)
+{
+	const struct stride_view around = view_around(view, size);
+	uint64_t plain[STRIDE_COUNTS], mapped[STRIDE_COUNTS], shift = (view->origin + AROUND) / view->stride;
+	size_t n_plain = stride_counts(view, size, plain), n_mapped = stride_counts(&around, size, mapped);
+
+	for (size_t i = 0; i < MAX(n_plain, n_mapped); i++) {
+		if (i < n_plain)
+			add_way(s, view, plain[i], 0);
+		if (i < n_mapped)
+			add_way(s, &around, mapped[i], shift);
+	}
+}
+
 static int start(struct records_search *s, const struct infer_records_params *p, const uint32_t *seen, size_t n_seen)
 {
-	const struct infer_params params = { .n = s->count[0],
+	const struct infer_params params = { .n = s->most,
 					     .effort = MIN(p->effort, INFER_QUICK),
 					     .memory = p->memory,
 					     .threads = p->threads,
 					     .world = p->world,
-					     .title = s->title,
+					     .is_silent = true,
 					     .clock = p->clock,
 					     .metrics = p->metrics,
 					     .numbers = &s->numbers,
@@ -175,7 +226,7 @@ static int start(struct records_search *s, const struct infer_records_params *p,
 }
 
 int records_search_new(const struct infer_records_params *params, const struct stride_view *view, uint64_t size,
-		       const char *title, const uint32_t *seen, size_t n_seen, struct records_search **ret)
+		       const char *name, const uint32_t *seen, size_t n_seen, struct records_search **ret)
 {
 	struct records_search *s = calloc(1, sizeof(*s));
 	int rc = 0;
@@ -185,13 +236,12 @@ int records_search_new(const struct infer_records_params *params, const struct s
 		return -ENOMEM;
 	mutex_init(&s->mu);
 	s->memory = params->memory;
-	s->numbers = (struct infer_numbers){ .list = list_counts, .number = number_records, .has = has_record, .ctx = s };
-	s->n_counts = stride_counts(view, size, s->count);
-	snprintf(s->title, sizeof(s->title), "%s", title);
-	if (s->n_counts == 0 || s->count[0] < INFER_SAMPLES_MIN)
+	s->numbers = (struct infer_numbers){ .list = list_ways, .number = number_records, .has = has_record, .ctx = s };
+	make_ways(s, view, size);
+	snprintf(s->name, sizeof(s->name), "%s", name);
+	if (s->most < INFER_SAMPLES_MIN)
 		rc = -ENOENT;
-	else if (s->count[0] >= STRIDE_NONE - 1 ||
-		 (s->memory && s->count[0] / BYTES_OF_EACH > s->memory / MEMORY_SHARE))
+	else if (s->most >= STRIDE_NONE - 1 || (s->memory && s->most / BYTES_OF_EACH > s->memory / MEMORY_SHARE))
 		rc = -E2BIG;
 	if (rc == 0)
 		rc = start(s, params, seen, n_seen);

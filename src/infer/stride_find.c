@@ -27,7 +27,7 @@
 #define ROUND 6755399441055744.0 /* added to a number below 2^51, it leaves no place for its fraction */
 #define ENOUGH_BITS 24.0
 #define CLASS_MAX (1u << 20) /* strides of a kind that are tried */
-#define BIG_PAGES 32u        /* what is read at once may be longer than a record: read-ahead */
+#define BIG_PAGES 32u        /* what is read at once may be longer than a record: read-ahead, also around a page */
 #define AHEAD_PAGES 257u
 #define SPARSE 4u            /* who reads a quarter of each */
 #define TIMES_MAX 8u
@@ -170,7 +170,7 @@ static struct fit find_kind(struct starts *s)
 	try_kind(s, (struct kind){ 512, (uint64_t)CLASS_MAX / 64 * 512, 512 }, 2.3 + 14, &best);
 	if (best.bits >= ENOUGH_BITS)
 		return best;
-	if (s->pages > BIG_PAGES)
+	if (s->pages >= BIG_PAGES)
 		try_kind(s, (struct kind){ read - MIN(read, AHEAD_PAGES * page), read, 1 }, 2.3 + 20, &best);
 	if (best.bits < ENOUGH_BITS)
 		try_kind(s, (struct kind){ read, SPARSE * read, 1 }, 2.3 + 20, &best);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is said of records that were found in a file: how it is read, in which order, and how that can be told to the
  * next mount: with a table of the records (clairfs index), and the order of these. No more is said than was found:
- * how many records there are is known only where an order says it. Any thread; no I/O. */
+ * how many records there are, and where the first one begins, is known only where an order says it. Any thread; no
+ * I/O. */
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -16,12 +17,12 @@
 #define WORDS_MAX (INFER_SPEC_MAX + 256)
 #define COMMAND_MAX (4 * PATH_MAX)
 
-/* Where record 0 begins: as found, to a page; no record ends behind the file. */
-static uint64_t origin_of(const struct infer_record_file *f, uint64_t n)
+/* Where record 0 begins, by its order: as found, to a page; no record ends behind the file. */
+static uint64_t origin_of(const struct infer_record_file *f)
 {
-	uint64_t last = f->size - MIN(n * f->view.stride, f->size);
+	uint64_t last = f->size - MIN(f->n * f->view.stride, f->size);
 
-	return MIN(f->view.origin, last);
+	return MIN(f->origin, last);
 }
 
 static void say_read(const struct infer_record_file *f, char out[WORDS_MAX])
@@ -33,10 +34,10 @@ static void say_read(const struct infer_record_file *f, char out[WORDS_MAX])
 			 v->n);
 	else if (f->spec[0])
 		snprintf(out, WORDS_MAX, "read in %" PRIu64 " records of %" PRIu64 " bytes, from byte %" PRIu64 " on", f->n,
-			 v->stride, origin_of(f, f->n));
+			 v->stride, origin_of(f));
 	else
-		snprintf(out, WORDS_MAX, "read in records of %" PRIu64 " bytes, from byte %" PRIu64 " on; %" PRIu64 " fit in it",
-			 v->stride, v->origin, v->n);
+		snprintf(out, WORDS_MAX, "read in records of %" PRIu64 " bytes, of which about %" PRIu64 " fit in it", v->stride,
+			 v->n);
 }
 
 /* Nothing where no order can be. */
@@ -87,7 +88,7 @@ static void escape_value(const char *path, char out[3 * PATH_MAX])
 static bool has_table(const struct dataset *ds, const struct infer_record_file *f)
 {
 	const struct entry_id e = { f->file };
-	uint64_t middle = origin_of(f, f->n) + f->view.stride / 2;
+	uint64_t middle = origin_of(f) + f->view.stride / 2;
 	struct record_no first, last;
 
 	if (!dataset_has_records(ds))
@@ -114,7 +115,7 @@ static void say_index(const struct orders *o, const struct infer_record_file *f,
 		snprintf(out, COMMAND_MAX,
 			 "seq 0 %" PRIu64 " | awk '{ printf \"%%s %%.0f %%d\\n\", \"%s\", %" PRIu64 " + $1 * %" PRIu64
 			 ", %" PRIu64 " }' | clairfs index %s --import /dev/stdin",
-			 f->n - 1, path, origin_of(f, f->n), f->view.stride, f->view.stride, where);
+			 f->n - 1, path, origin_of(f), f->view.stride, f->view.stride, where);
 }
 
 /* {"index": a command, or "" where there is a table, "order": what goes with it}, or NULL. */
@@ -147,8 +148,8 @@ json_t *strides_say(const struct orders *o, const struct infer_record_file *f)
 	return json_pack("{s:s, s:s, s:I, s:I, s:I, s:b, s:s, s:f, s:I, s:s, s:s, s:o*}", "path", shown, "kind",
 			 is_records ? "records" : "places", "record_bytes",
 			 (json_int_t)(is_records ? f->view.stride : 0), "first_offset",
-			 (json_int_t)(!is_records ? 0 : f->spec[0] ? origin_of(f, f->n) : f->view.origin), "count",
-			 (json_int_t)(f->spec[0] ? f->n : f->view.n), "is_count_known", f->spec[0] != 0, "order", f->spec,
+			 (json_int_t)(f->spec[0] ? origin_of(f) : 0), "count",
+			 (json_int_t)(f->spec[0] ? f->n : f->view.n), "is_order_known", f->spec[0] != 0, "order", f->spec,
 			 "match_percent", f->match < 0 ? 0 : 100 * f->match, "searches", (json_int_t)f->searches,
 			 "read", read, "order_words", order, "tell", tell_json(o, f));
 }

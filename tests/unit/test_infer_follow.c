@@ -32,7 +32,7 @@ static struct follow *follow_of(const char *text)
 {
 	struct follow *f;
 
-	CHECK_INT(follow_new(text, N, 0, &f), 0);
+	CHECK_INT(follow_new(text, N, 0, 0, &f), 0);
 	CHECK(follow_match(f) < 0);
 	return f;
 }
@@ -102,11 +102,11 @@ static void what_cannot_be_made_says_so(void)
 {
 	struct follow *f;
 
-	CHECK_INT(follow_new(RIGHT, N, 24 * N - 1, &f), -E2BIG);
+	CHECK_INT(follow_new(RIGHT, N, 0, 24 * N - 1, &f), -E2BIG);
 	CHECK(!f);
-	CHECK_INT(follow_new("no-such-kind", N, 0, &f), -EINVAL);
+	CHECK_INT(follow_new("no-such-kind", N, 0, 0, &f), -EINVAL);
 	CHECK(!f);
-	CHECK_INT(follow_new("list:path=/no/such/file", N, 0, &f), -ENOENT);
+	CHECK_INT(follow_new("list:path=/no/such/file", N, 0, 0, &f), -ENOENT);
 	CHECK(!f);
 	follow_free(NULL);
 }

@@ -32,6 +32,7 @@ struct bed {
 	struct metrics *metrics;
 	uint64_t size, random;
 	uint8_t *has; /* [page]: the kernel has it */
+	bool is_mapped; /* it reads around the page that is missing */
 	struct infer_record_file file[INFER_RECORD_FILES];
 };
 
@@ -94,12 +95,23 @@ static bool read_on(struct bed *b, struct reader *r, uint32_t number)
 struct job {
 	const char *spec;
 	uint64_t origin, stride, n, tail; /* tail: bytes behind the last record */
-	uint32_t workers, batch, strays;  /* strays: of 64 records one has so many READs of anything beside it */
+	uint32_t workers, batch, strays;  /* strays: of 64 records so many come with a READ of anything beside it */
 };
 
 static uint64_t size_of(const struct job *j)
 {
 	return j->origin + j->n * j->stride + j->tail;
+}
+
+/* A page of a mapped file is missing: READ are 128 KiB around it. */
+static void map(struct bed *b, struct reader *r, uint32_t number)
+{
+	struct reader around = { r->at - MIN(r->at, READ_MOST / 2), MIN(r->at + READ_MOST / 2, b->size) };
+
+	if (b->has[r->at / PAGE])
+		return;
+	while (read_on(b, &around, number))
+		;
 }
 
 static void stray(struct bed *b, const struct job *j)
@@ -134,6 +146,8 @@ static void read_epoch(struct bed *b, const struct job *j, const struct order_ep
 			continue;
 		k = e->sample[next[w]];
 		reader[w].at = (j->origin + k * j->stride) / PAGE * PAGE;
+		if (b->is_mapped)
+			map(b, &reader[w], w);
 		reader[w].end = j->origin + (k + 1) * j->stride;
 		stray(b, j);
 		next[w] += (next[w] + 1) % j->batch ? 1 : (uint64_t)(j->workers - 1) * j->batch + 1;
@@ -201,7 +215,7 @@ static const struct infer_record_file *found(struct bed *b)
 
 /* --- what is found --- */
 
-static void check_found(const struct job *j)
+static void check_found(const struct job *j, bool is_mapped)
 {
 	struct order_epoch *e = epoch_of(j, 0);
 	const struct infer_record_file *f;
@@ -209,6 +223,7 @@ static void check_found(const struct job *j)
 	struct bed b;
 
 	bed_new(&b, size_of(j), INFER_FULL);
+	b.is_mapped = is_mapped;
 	for (at = 0; at < MIN(1200, e->length / 2); at += step) {
 		read_epoch(&b, j, e, at, at + step);
 		(void)look(&b);
@@ -217,9 +232,10 @@ static void check_found(const struct job *j)
 	CHECK_INT(f->view.kind, STRIDE_RECORDS);
 	CHECK_U64(f->view.stride, j->stride);
 	CHECK_U64(f->n, j->n);
+	CHECK(MAX(f->origin, j->origin) - MIN(f->origin, j->origin) < PAGE);
 	CHECK_STR(f->spec, j->spec);
 	CHECK(f->found_after <= 1300);
-	read_epoch(&b, j, e, at, at + 6 * step);
+	read_epoch(&b, j, e, at, at + 400 / step * step);
 	f = look(&b);
 	CHECK_INT(f->plan, INFER_PLAN_FOLLOWED);
 	CHECK(f->match >= 0.5);
@@ -234,11 +250,10 @@ static void shuffles_are_found_in_their_first_epoch(void)
 		{ "torch-loader:seed=42", 128, 150528, 4000, 0, 4, 8, 2 },
 		{ "torch-loader:seed=1234", 0, 16384, 20000, 0, 1, 16, 0 },
 		{ "torch-distributed:seed=7", 128, 602112, 2400, 0, 6, 4, 6 },
-		{ "torch-randperm:seed=3:epochs=1", 0, 99999, 3000, 0, 3, 8, 1 },
 	};
 
-	for (size_t i = 0; i < 3; i++)
-		check_found(&jobs[i]);
+	for (size_t i = 0; i < ARRAY_LEN(jobs); i++)
+		check_found(&jobs[i], false);
 }
 
 /* Labels behind the images: the size of the file does not say how many there are. */
@@ -250,12 +265,25 @@ static void records_before_labels_are_counted_right(void)
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(jobs); i++)
-		check_found(&jobs[i]);
+		check_found(&jobs[i], false);
 }
 
 static void rank_of_several_is_found(void)
 {
-	check_found(&(struct job){ "torch-distributed:seed=3:world=4:rank=2", 128, 49152, 20000, 0, 4, 8, 1 });
+	check_found(&(struct job){ "torch-distributed:seed=3:world=4:rank=2", 128, 49152, 20000, 0, 4, 8, 1 }, false);
+}
+
+/* numpy.memmap: all READs begin 64 KiB too early, which is a record or two, or part of one. */
+static void mapped_file_is_found(void)
+{
+	static const struct job jobs[] = {
+		{ "torch-loader:seed=42", 128, 50000, 6000, 0, 4, 8, 0 },
+		{ "torch-loader:seed=42", 128, 150528, 4000, 0, 2, 8, 1 },
+		{ "torch-distributed:seed=5", 0, 602112, 2400, 0, 4, 4, 0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(jobs); i++)
+		check_found(&jobs[i], true);
 }
 
 static void next_epoch_is_followed(void)
@@ -475,6 +503,7 @@ static const struct check_test tests[] = {
 	{ "shuffles_are_found_in_their_first_epoch", shuffles_are_found_in_their_first_epoch },
 	{ "records_before_labels_are_counted_right", records_before_labels_are_counted_right },
 	{ "rank_of_several_is_found", rank_of_several_is_found },
+	{ "mapped_file_is_found", mapped_file_is_found },
 	{ "next_epoch_is_followed", next_epoch_is_followed },
 	{ "shuffle_by_no_seed_is_none", shuffle_by_no_seed_is_none },
 	{ "places_at_random_are_nothing", places_at_random_are_nothing },

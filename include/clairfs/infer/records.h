@@ -54,7 +54,8 @@ struct infer_record_file {
 	bool is_searching;
 	uint64_t searches;
 	char spec[INFER_SPEC_MAX]; /* the order that was found, "": none */
-	uint64_t n;                /* records that the order numbers */
+	uint64_t n, origin; /* records that the order numbers; where record 0 begins: also what view.origin cannot tell,
+			     * as a file that is mapped is read from before each record on */
 	uint64_t found_after;      /* records that were read by then */
 	enum infer_plan plan;      /* INFER_PLAN_LOST: the last reads do not follow it any more */
 	double match;              /* part of the last reads that it predicted; below 0: not known */
