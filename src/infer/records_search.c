@@ -101,6 +101,18 @@ static void strip_first(char *spec)
 		*at = 0;
 }
 
+/* What was found before is what the job reads: several workers look like as many ranks, which is the same shuffle by
+ * another name. */
+static bool is_followed(struct records_search *s)
+{
+	bool is;
+
+	mutex_lock(&s->mu);
+	is = s->spec[0] && s->plan != INFER_PLAN_LOST;
+	mutex_unlock(&s->mu);
+	return is;
+}
+
 /* On the finder's thread. */
 static int found(void *ctx, const char *text, uint64_t stamp)
 {
@@ -112,6 +124,8 @@ static int found(void *ctx, const char *text, uint64_t stamp)
 	int rc;
 
 	(void)stamp;
+	if (is_followed(s))
+		return 0;
 	snprintf(spec, sizeof(spec), "%s", text);
 	if (infer_get_answer(s->infer, &answer) && answer.way.dir < s->n_ways && answer.way.dir > 0) {
 		way = &s->way[answer.way.dir];
@@ -121,7 +135,8 @@ static int found(void *ctx, const char *text, uint64_t stamp)
 	if (rc < 0 && rc != -E2BIG)
 		return rc;
 	follow_free(atomic_exchange(&s->fresh, follow));
-	log_info("%s: its %" PRIu64 " records are read in the order %s", s->name, way->n, spec);
+	if (strcmp(s->spec, spec) != 0) /* only this thread writes it */
+		log_info("%s: its %" PRIu64 " records are read in the order %s", s->name, way->n, spec);
 	mutex_lock(&s->mu);
 	memcpy(s->spec, spec, sizeof(spec));
 	s->n = way->n;

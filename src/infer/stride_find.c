@@ -129,12 +129,21 @@ static struct fit fit_of(struct starts *s, uint64_t stride)
 	return best;
 }
 
+/* Of those that chance would not have there: where records are short it has many there, and beginnings that are
+ * no records' need not be everywhere alike (read-ahead ends at powers of two). */
+static bool explains_half(const struct starts *s, const struct fit *one)
+{
+	double chance = (double)STRIDE_PAGE / (double)one->stride * s->n;
+
+	return 2 * (one->hits - chance) >= s->n - chance;
+}
+
 static void try_stride(struct starts *s, uint64_t stride, double price, struct fit *best)
 {
 	struct fit one = fit_of(s, stride);
 
 	one.bits -= price;
-	if (2 * one.hits >= s->n && one.bits > best->bits)
+	if (explains_half(s, &one) && one.bits > best->bits)
 		*best = one;
 }
 
