@@ -264,10 +264,13 @@ static void note_found(struct infer_records *r, const struct slot *slot, uint64_
 static void look(struct infer_records *r, struct slot *slot, uint64_t due)
 {
 	struct stride_view view;
-	uint64_t cpu_ns = guess_cpu_ns();
+	uint64_t cpu_ns;
 	bool is_known = slot->view.kind == STRIDE_RECORDS, is_news;
 
 	slot->looked = due;
+	if (slot->search && records_search_is_followed(slot->search))
+		return; /* it explains what is read, so these are the records */
+	cpu_ns = guess_cpu_ns();
 	stride_judge(slot->stride, &view);
 	cpu_ns = guess_cpu_ns() - cpu_ns;
 	metrics_add(r->p.metrics, METRIC_RECOVER_CPU, cpu_ns);

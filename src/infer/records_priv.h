@@ -26,6 +26,8 @@ int records_search_new(const struct infer_records_params *params, const struct s
 		       const char *name, const uint32_t *seen, size_t n_seen, struct records_search **ret) MUST_USE;
 /* A reader has come to a record. One thread. */
 void records_search_open(struct records_search *s, uint32_t record);
+/* An order was found, and nothing that was read since says otherwise. Any thread. */
+bool records_search_is_followed(struct records_search *s);
 /* Fills in what is known of the order. Any thread. */
 void records_search_say(struct records_search *s, struct infer_record_file *ret);
 /* Cancels what is under way. records_search_free waits for it, unless it has ended. Each of them once. */

@@ -103,7 +103,7 @@ static void strip_first(char *spec)
 
 /* What was found before is what the job reads: several workers look like as many ranks, which is the same shuffle by
  * another name. */
-static bool is_followed(struct records_search *s)
+bool records_search_is_followed(struct records_search *s)
 {
 	bool is;
 
@@ -124,7 +124,7 @@ static int found(void *ctx, const char *text, uint64_t stamp)
 	int rc;
 
 	(void)stamp;
-	if (is_followed(s))
+	if (records_search_is_followed(s))
 		return 0;
 	snprintf(spec, sizeof(spec), "%s", text);
 	if (infer_get_answer(s->infer, &answer) && answer.way.dir < s->n_ways && answer.way.dir > 0) {
