@@ -55,8 +55,8 @@ struct orders_search {
 };
 int orders_search(struct orders *o, const struct orders_search *search, struct err *err) MUST_USE;
 
-/* For cache_params, after orders_search: where READs of files that are cut are noted, for who looks for records in them;
- * it lives until orders_free. NULL: no file is cut, or nobody looks. */
+/* For cache_params, after orders_search: where READs of files that are cut are noted, for who looks for records in
+ * them; it lives until orders_free. NULL: no file is cut, or nobody looks. */
 struct reads *orders_reads(const struct orders *o);
 
 /* Who accounts for the first job. Functions of any thread, that must not block for long. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether records are still read as an order says. Readers are near one place of the epoch, ahead of it and behind, as far
- * as there are workers; a record that is not near is a miss. One that is near the last miss moves the place:
+/* Whether records are still read as an order says. Readers are near one place of the epoch, ahead of it and behind,
+ * as far as there are workers; a record that is not near is a miss. One that is near the last miss moves the place:
  * the order may have been found long after it began to be read. Near the end of an epoch some may read the next one
  * already, so a record counts that is near its beginning; when most are it is the one that is read.
  *

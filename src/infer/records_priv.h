@@ -9,7 +9,8 @@
 
 /* --- follow.c: one order, and the records as they are read. One thread. */
 struct follow;
-/* n: records; shift: what is added to their numbers as they are told. memory: bytes that its epoch may take, 0: any. -E2BIG: it would take more; else errors of the order. */
+/* n: records; shift: what is added to their numbers as they are told. memory: bytes that its epochs may take, 0: any.
+ * -E2BIG: they would take more; else errors of the order. */
 int follow_new(const char *spec, uint64_t n, uint64_t shift, uint64_t memory, struct follow **ret) MUST_USE;
 void follow_free(struct follow *f); /* NULL is fine */
 /* A record is read. INFER_PLAN_BUSY: too few were to say how it does. Where the epoch is over the next one is computed,
@@ -20,8 +21,8 @@ double follow_match(const struct follow *f);
 
 /* --- records_search.c: what looks for the order of the records of one file. */
 struct records_search;
-/* Starts a thread. view: STRIDE_RECORDS, of a file of `size` bytes; name: of the file, for the log; copied. -E2BIG: more records than
- * there is memory for; -ENOENT: too few. */
+/* Starts a thread. view: STRIDE_RECORDS, of a file of `size` bytes; name: of the file, for the log; copied. seen: the
+ * records that were read first. -E2BIG: more records than there is memory for; -ENOENT: too few. */
 int records_search_new(const struct infer_records_params *params, const struct stride_view *view, uint64_t size,
 		       const char *name, const uint32_t *seen, size_t n_seen, struct records_search **ret) MUST_USE;
 /* A reader has come to a record. One thread. */

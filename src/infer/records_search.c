@@ -3,9 +3,9 @@
  * its thread, that is told numbers of records. How many records a job numbers is part of a shuffle, so each
  * likely count is a numbering of its own: the first so many records.
  *
- * Where a file is mapped (numpy.memmap) the kernel reads around the page that is missing, from 64 KiB before it on. Then
- * all READs begin so much too early, and all numbers are too low by the records that this is. So that is a numbering,
- * too. Which of all was right, the answer says, and where record 0 begins with it.
+ * Where a file is mapped (numpy.memmap) the kernel reads around the page that is missing, from 64 KiB before it on.
+ * Then all READs begin so much too early, and all numbers are too low by the records that this is. So that is a
+ * numbering, too. Which of all was right, the answer says, and where record 0 begins with it.
  *
  *	numbers -> infer (cl-infer) -> found -> order of so many records -> follow: is the rest read so, too?
  *

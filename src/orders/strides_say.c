@@ -30,14 +30,14 @@ static void say_read(const struct infer_record_file *f, char out[WORDS_MAX])
 	const struct stride_view *v = &f->view;
 
 	if (v->kind == STRIDE_TABLE)
-		snprintf(out, WORDS_MAX, "read at %" PRIu64 " places again and again, which are no records of one length",
-			 v->n);
+		snprintf(out, WORDS_MAX,
+			 "read at %" PRIu64 " places again and again, which are no records of one length", v->n);
 	else if (f->spec[0])
-		snprintf(out, WORDS_MAX, "read in %" PRIu64 " records of %" PRIu64 " bytes, from byte %" PRIu64 " on", f->n,
-			 v->stride, origin_of(f));
+		snprintf(out, WORDS_MAX, "read in %" PRIu64 " records of %" PRIu64 " bytes, from byte %" PRIu64 " on",
+			 f->n, v->stride, origin_of(f));
 	else
-		snprintf(out, WORDS_MAX, "read in records of %" PRIu64 " bytes, of which about %" PRIu64 " fit in it", v->stride,
-			 v->n);
+		snprintf(out, WORDS_MAX, "read in records of %" PRIu64 " bytes, of which about %" PRIu64 " fit in it",
+			 v->stride, v->n);
 }
 
 /* Nothing where no order can be. */
@@ -48,7 +48,8 @@ static void say_order(const struct infer_record_file *f, char out[WORDS_MAX])
 	out[0] = 0;
 	order_spec_show(f->spec, spec, sizeof(spec));
 	if (f->spec[0] && f->plan == INFER_PLAN_LOST)
-		snprintf(out, WORDS_MAX, "they were read in the order %s, but the last ones are not (%.0f %% as it says)", spec,
+		snprintf(out, WORDS_MAX,
+			 "they were read in the order %s, but the last ones are not (%.0f %% as it says)", spec,
 			 100 * f->match);
 	else if (f->spec[0] && f->match >= 0)
 		snprintf(out, WORDS_MAX, "in the order %s: %.0f %% of the last ones as it says", spec, 100 * f->match);
@@ -98,7 +99,8 @@ static bool has_table(const struct dataset *ds, const struct infer_record_file *
 	return first.v != RECORD_NONE.v && last.v != RECORD_NONE.v && last.v - first.v == f->n - 1;
 }
 
-static void say_index(const struct orders *o, const struct infer_record_file *f, const char *path, char out[COMMAND_MAX])
+static void say_index(const struct orders *o, const struct infer_record_file *f, const char *path,
+		      char out[COMMAND_MAX])
 {
 	const char *dir = o->search.snapshot_dir, *ext = strrchr(path, '.');
 	bool is_npy = ext && strcmp(ext, ".npy") == 0;
@@ -141,7 +143,7 @@ json_t *strides_say(const struct orders *o, const struct infer_record_file *f)
 	bool is_records = f->view.kind == STRIDE_RECORDS;
 
 	if (dataset_path(o->dataset, (struct entry_id){ f->file }, path, sizeof(path)) < 0)
-		return json_null();
+		return NULL;
 	(void)text_escape(path, strlen(path), shown, sizeof(shown));
 	say_read(f, read);
 	say_order(f, order);
@@ -149,7 +151,7 @@ json_t *strides_say(const struct orders *o, const struct infer_record_file *f)
 			 is_records ? "records" : "places", "record_bytes",
 			 (json_int_t)(is_records ? f->view.stride : 0), "first_offset",
 			 (json_int_t)(f->spec[0] ? origin_of(f) : 0), "count",
-			 (json_int_t)(f->spec[0] ? f->n : f->view.n), "is_order_known", f->spec[0] != 0, "order", f->spec,
-			 "match_percent", f->match < 0 ? 0 : 100 * f->match, "searches", (json_int_t)f->searches,
-			 "read", read, "order_words", order, "tell", tell_json(o, f));
+			 (json_int_t)(f->spec[0] ? f->n : f->view.n), "is_order_known", f->spec[0] != 0, "order",
+			 f->spec, "match_percent", f->match < 0 ? 0 : 100 * f->match, "searches",
+			 (json_int_t)f->searches, "read", read, "order_words", order, "tell", tell_json(o, f));
 }

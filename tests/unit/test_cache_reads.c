@@ -17,7 +17,9 @@ static struct reads *ring(void)
 
 static void put(struct reads *r, uint32_t entry, uint64_t offset)
 {
-	reads_note(r, &(struct read_note){ .entry = { entry }, .length = 4096, .offset = offset, .at_ns = 7, .reader = 9 });
+	const struct read_note note = { .entry = { entry }, .length = 4096, .offset = offset, .at_ns = 7, .reader = 9 };
+
+	reads_note(r, &note);
 }
 
 static void notes_come_in_their_order(void)
@@ -80,7 +82,7 @@ static void *write_all(void *arg)
 	return NULL;
 }
 
-/* Each writer's come in its order, each once; and the taker, which sleeps now and then, gets all that were not dropped. */
+/* Each writer's come in its order, each once; and the taker, which sleeps now and then, gets what was not dropped. */
 static void many_write_and_one_sleeps(void)
 {
 	struct reads *r = ring();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Records and their order, found by READs as the kernel sends them: pages that are not there yet, pieces of its
- * read-ahead, loader workers side by side, strays. What is claimed is right; and where there is nothing to find, nothing
- * is claimed. */
+ * read-ahead, loader workers side by side, strays. What is claimed is right; and where there is nothing to find,
+ * nothing is claimed. */
 #include <errno.h>
 #include <string.h>
 #include <time.h>

@@ -103,15 +103,18 @@ static void words_say_no_more_than_is_known(void)
 	json_decref(check_said(&b, &f, counted, "in the order torch-loader:seed=42, found after 96 reads", tell));
 	f.match = 0.97;
 	f.plan = INFER_PLAN_FOLLOWED;
-	json_decref(check_said(&b, &f, counted, "in the order torch-loader:seed=42: 97 % of the last ones as it says", tell));
+	json_decref(check_said(&b, &f, counted, "in the order torch-loader:seed=42: 97 % of the last ones as it says",
+			       tell));
 	f.match = 0.02;
 	f.plan = INFER_PLAN_LOST;
 	json_decref(check_said(&b, &f, counted,
-			       "they were read in the order torch-loader:seed=42, but the last ones are not (2 % as it says)",
+			       "they were read in the order torch-loader:seed=42, but the last ones are not "
+			       "(2 % as it says)",
 			       tell));
 	f = file_of(&b);
 	f.view = (struct stride_view){ .kind = STRIDE_TABLE, .n = 512 };
-	json_decref(check_said(&b, &f, "read at 512 places again and again, which are no records of one length", "", ""));
+	json_decref(check_said(&b, &f, "read at 512 places again and again, which are no records of one length", "",
+			       ""));
 	bed_free(&b);
 }
 
@@ -122,7 +125,8 @@ static void commands_name_the_records(void)
 		const char *dir, *name, *command, *order;
 	} rows[] = {
 		{ "raw", "a/train.bin",
-		  "seq 0 1999 | awk '{ printf \"%s %.0f %d\\n\", \"a/train.bin\", 0 + $1 * 49999, 49999 }' | clairfs index ",
+		  "seq 0 1999 | awk '{ printf \"%s %.0f %d\\n\", \"a/train.bin\", 0 + $1 * 49999, 49999 }' | "
+		  "clairfs index ",
 		  "sequential:records=1:under=a/train.bin" },
 		{ "npy", "x.npy", "clairfs index ", "sequential:records=1:under=x.npy" },
 		{ "value", "a%b,c.npy", "clairfs index ", "sequential:records=1:under=a%25b%2Cc.npy" },

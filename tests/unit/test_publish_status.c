@@ -83,7 +83,8 @@ static void a_line_is_there_when_it_says_something(void)
 		  "records   P: R\n" },
 		{ "{'order': {'search': {'records': [{'path': 'P', 'read': 'R', 'order_words': 'W', "
 		  "'tell': {'index': 'I', 'order': 'O'}}]}}}",
-		  "          W\n          a table of them: I\n          with it the next mount can be told: order=O\n" },
+		  "          W\n          a table of them: I\n"
+		  "          with it the next mount can be told: order=O\n" },
 		{ "{'order': {'search': {'records': [{'path': 'P', 'read': 'R', 'order_words': 'W', "
 		  "'tell': {'index': '', 'order': 'O'}}]}}}",
 		  "          W\n          it can be told: order=O\n" },

@@ -54,8 +54,8 @@ uint64_t stride_jumps(const struct stride *s);
 uint32_t stride_number(const struct stride *s, const struct stride_view *v, uint64_t start);
 /* The first records that were read, each once, in that order. Returns how many. */
 size_t stride_numbers(const struct stride *s, const struct stride_view *v, uint32_t *ret, size_t max);
-/* How many records a job may number, the likeliest first, which is also the most of them: what else is in the file (labels, a footer) nobody
- * knows. */
+/* How many records a job may number, the likeliest first, which is also the most: what else is in the file
+ * (labels, a footer) nobody knows. */
 size_t stride_counts(const struct stride_view *v, uint64_t size, uint64_t ret[STRIDE_COUNTS]);
 /* One line: "reads records of 150528 bytes". */
 void stride_say(const struct stride_view *v, char *out, size_t size);
