@@ -19,6 +19,8 @@
 #define RANK_BITS 12.0   /* for a further rank */
 #define ORDER_BITS 24.0 /* that files are read in their order, and not only the first of them */
 #define SEEN_LEAST 32
+#define PARTS 4        /* a quarter of the samples, half of them, all */
+#define PARTS_BITS 1.6 /* that one of these was chosen */
 #define SEEDS_MAX 1024
 
 static const uint16_t strides[] = { 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 40, 48, 56, 64 };
@@ -84,22 +86,32 @@ static void put_sequential(struct infer_answer *a)
 				       i ? "+" : "", a->rank[i]);
 }
 
+/* By so many of the first opens. */
+static void weigh_first(const struct infer_question *all, size_t n_seen, uint32_t *pos, struct stride *best)
+{
+	struct infer_question first = *all;
+	struct stride one;
+
+	first.n_seen = MIN(all->n_seen, n_seen);
+	for (size_t i = 0; i < ARRAY_LEN(strides) && strides[i] < first.n; i++) {
+		weigh_stride(&first, strides[i], pos, &one);
+		one.bits -= PARTS_BITS;
+		if (one.bits >= NEEDED_BITS && one.order >= ORDER_BITS && one.sum > best->sum)
+			*best = one;
+	}
+}
+
 int guess_sequential(const struct infer_question *all, struct infer_answer *ret)
 {
 	uint32_t *pos AUTO_FREE = calloc(MAX(all->n_seen, 1), sizeof(*pos));
-	struct infer_question first = *all, *q = &first;
-	struct stride best = { 0 }, one;
-
-	/* When all was seen, it says nothing which samples came first. */
-	first.n_seen = MIN(all->n_seen, MAX(all->n / 4, SEEN_LEAST));
+	struct stride best = { 0 };
 
 	if (!pos)
 		return -ENOMEM;
-	for (size_t i = 0; i < ARRAY_LEN(strides) && strides[i] < q->n; i++) {
-		weigh_stride(q, strides[i], pos, &one);
-		if (one.bits >= NEEDED_BITS && one.order >= ORDER_BITS && one.sum > best.sum)
-			best = one;
-	}
+	/* When all was seen, it says nothing which samples came first; when a worker began some batches after the
+	 * others, few opens have holes in them. */
+	for (unsigned part = PARTS; part >= 1 && best.sum <= 0; part /= 2)
+		weigh_first(all, MAX(all->n / part, SEEN_LEAST), pos, &best);
 	if (best.sum <= 0)
 		return -ENOENT;
 	*ret = best.answer;

@@ -32,6 +32,7 @@
 #define RANK_BITS 12.0 /* for a further rank, once the seed is certain */
 #define PAIRS_MIN 100  /* fewer do not tell a sequence from none */
 #define LAG_MAX 1024   /* positions: of many workers, or of batches whose samples are sorted */
+#define DENSE 1.1      /* places to a sample seen, and samples to one of these places */
 #define DEVIATIONS 5.0 /* by chance half of the pairs are in sequence; of a thousand lags */
 
 /* Layouts that jobs have. One worker or none is the plain sequence. */
@@ -354,16 +355,39 @@ static bool follows_at(const struct judge *j, uint64_t lag, uint32_t *pairs)
 	return *pairs > 0 && 2 * (double)later - *pairs >= DEVIATIONS * sqrt(*pairs);
 }
 
+/* Whether samples came by rising number, `lag` after each other: who sorts a batch before he reads it. */
+static bool rises_at(const struct problem *problem, uint32_t lag)
+{
+	uint32_t rises = 0, n = problem->n_seen > lag ? problem->n_seen - lag : 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		rises += problem->seen[i + lag] > problem->seen[i];
+	return n >= PAIRS_MIN && 2 * (double)rises - n >= DEVIATIONS * sqrt(n);
+}
+
+/* Whether next to nothing of the first places was left out: a batch that a pool of threads reads at once comes in no
+ * sequence, but whole. */
+static bool is_dense(const struct judge *j, uint32_t world)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < j->n_hits && j->hit[i].place < (uint64_t)j->n_hits * world * DENSE; i++)
+		n++;
+	return n * DENSE >= j->n_hits;
+}
+
 /* Whether what was seen came in some sequence of loader workers, or is too little to tell. Next to each other in a
- * batch, or as far apart as there are workers, threads, ranks or sorted samples of a batch. */
+ * batch, or as far apart as there are workers, threads, ranks or samples of a batch; sorted or at once in each. */
 static bool is_in_sequence(const struct judge *j, uint32_t world)
 {
 	bool is_known = false;
 
+	if (is_dense(j, world))
+		return true;
 	for (uint32_t lag = 1; lag <= LAG_MAX; lag++) {
 		uint32_t pairs;
 
-		if (follows_at(j, (uint64_t)lag * world, &pairs))
+		if (follows_at(j, (uint64_t)lag * world, &pairs) || rises_at(j->problem, lag))
 			return true;
 		is_known |= pairs >= PAIRS_MIN;
 	}

@@ -62,9 +62,25 @@ def check(files, table):
     return findings
 
 
+def check_unthreaded(builds, sources):
+    """tests/meson.build's unthreaded_modules and unthreaded_tests; builds: text of the build files of tests, sources: {file name: text}, also of tests."""
+    modules = re.findall(r"'(\w+)'", re.search(r"unthreaded_modules = \[(.*?)\]", builds)[1])
+    tests = re.findall(r"'(\w+)'", re.search(r"unthreaded_tests = \[(.*?)\]", builds, re.S)[1])
+    mine = {n for n in sources if n.startswith("src/") and n.split("/")[1] in modules}
+    for name, module in re.findall(r"\['(test_\w+)', '(\w+)'", builds):
+        if module in modules or name in tests:
+            mine |= {n for n in sources if n.endswith(f"/{name}.c")}
+    findings = [f"tests/meson.build: unthreaded_modules has {m}, which has no source" for m in modules if not any(n.startswith(f"src/{m}/") for n in mine)]
+    return findings + [f"{n}: starts a thread, and tests/meson.build says that it starts none" for n in sorted(mine)
+                       if re.search(r"\b(thr_start|crew_run|pthread_create)\(", COMMENT.sub("", sources[n]))]
+
+
 def check_tree(root):
-    files = {n: tap.read(n, root) for n in tap.tree_files(root) if n.startswith("src/") and n.endswith(".c")}
-    return check(files, tap.read(TABLE, root))
+    names = tap.tree_files(root)
+    files = {n: tap.read(n, root) for n in names if n.startswith("src/") and n.endswith(".c")}
+    tests = {n: tap.read(n, root) for n in names if n.startswith("tests/") and n.endswith(".c")}
+    builds = "".join(tap.read(n, root) for n in names if n.startswith("tests/") and n.endswith("meson.build"))
+    return check(files, tap.read(TABLE, root)) + check_unthreaded(builds, {**files, **tests})
 
 
 def self_test():
@@ -78,6 +94,12 @@ def self_test():
     engine = {"src/io/pool.c": "thr_start(&w->thr, name, f, w, e)", "src/fs/g.c": 'struct io_params p = { .name = "s", .n = 1 };'}
     tap.finds(check(dict(code, **engine), table), "no row for the thread s-N of io", "threads of an engine")
     tap.finds(check(dict(code, **{"src/fs/g.c": "pthread_create(&t, 0, f, x)"}), table), "pthread_create", "a thread of its own")
+    builds = "unthreaded_modules = ['plan']\nunthreaded_tests = ['test_g']\n['test_p', 'plan', []], ['test_f', 'fs', []], ['test_g', 'fs', []]"
+    calm = {"src/plan/p.c": "", "src/fs/f.c": "thr_start(&t)", "tests/unit/test_p.c": "", "tests/unit/test_f.c": "pthread_create(&t)"}
+    tap.no_findings(check_unthreaded(builds, calm), "modules and tests without threads are clean")
+    tap.finds(check_unthreaded(builds, dict(calm, **{"tests/unit/test_p.c": "pthread_create(&t)"})), "test_p.c: starts a thread", "a test with a thread")
+    tap.finds(check_unthreaded(builds, dict(calm, **{"tests/unit/test_g.c": "thr_start(&t)"})), "test_g.c: starts a thread", "one that is named")
+    tap.finds(check_unthreaded(builds, {}), "has no source", "a module that is not there")
 
 
 self_test()

@@ -43,15 +43,14 @@ class Volumes:
     def stream(self, file, step=MIB // 2):
         """Reads it to its end as a loader does; wrong offsets."""
         want, at, wrong = self.data[self.names[file]], 0, []
-        fd = os.open(self.mount.path(self.names[file]), os.O_RDONLY)
-        while True:
-            got = os.read(fd, step)
-            if not got:
-                break
-            if got != want[at:at + len(got)]:
-                wrong.append(at)
-            at += len(got)
-        os.close(fd)
+        with open(self.mount.path(self.names[file]), "rb", buffering=0) as f:
+            while True:
+                got = f.read(step)
+                if not got:
+                    break
+                if got != want[at:at + len(got)]:
+                    wrong.append(at)
+                at += len(got)
         return wrong if at == len(want) else [*wrong, at]
 
     def is_right(self, file):

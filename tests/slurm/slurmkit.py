@@ -43,6 +43,14 @@ def environ_of(pid):
     return []
 
 
+def has_ended(pid):
+    """Who has taken it over may be long in looking: nothing is held by what is left of it."""
+    try:
+        return read_file(f"/proc/{pid}/stat").rpartition(b")")[2].split()[0] in (b"Z", b"X")
+    except OSError:
+        return True
+
+
 class Cluster:
     """`with Cluster(place) as c`. site: lines for [hook]; mount: lines for [mount]; slurm: lines for slurm.conf."""
 
@@ -177,9 +185,7 @@ class Cluster:
         for pid in steps:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-        names = ["slurmctld.pid", *(f"slurmd-{node}.pid" for node in self.nodes), "munge/pid"]
-        for name in names:
-            self.end(self.path(name))
+        self.end([self.path(name) for name in ("slurmctld.pid", *(f"slurmd-{node}.pid" for node in self.nodes), "munge/pid")])
         for node in self.nodes:
             self.remove_cgroups(node)
         for pid in self.daemons():  # after a failure: nobody has ended them
@@ -190,13 +196,17 @@ class Cluster:
                 wait_until(lambda path=folder: not read_file(path + "/cgroup.procs"), "the cgroup is empty", 10)
                 os.rmdir(folder)
 
-    def end(self, pid_file):
+    def end(self, pid_files):
         """At once: what they would still write nobody reads, and they wait for timers of theirs."""
-        with contextlib.suppress(OSError, ValueError):
-            pid = int(read_file(pid_file))
-            os.kill(pid, signal.SIGKILL)
-            wait_until(lambda: not os.path.exists(f"/proc/{pid}"), f"{pid_file} ends", 5)
-            os.unlink(pid_file)
+        pids = {}
+        for path in pid_files:
+            with contextlib.suppress(OSError, ValueError):
+                pids[path] = int(read_file(path))
+                os.kill(pids[path], signal.SIGKILL)
+        for path, pid in pids.items():
+            wait_until(lambda pid=pid: has_ended(pid), f"{path} ends", 5)
+            with contextlib.suppress(OSError):
+                os.unlink(path)
 
     def remove_cgroups(self, node):
         """Of Slurm: the job directories of this cluster, then what is empty above them."""
@@ -354,4 +364,4 @@ def let_users_mount():
 
 
 run = mountkit.run
-__all__ = ["Cluster", "FOREVER", "HAS_V1", "OTHER", "USER", "back_to_back", "dataset", "guard", "let_users_mount", "mountkit", "read_file", "run", "wait_until", "write_file"]
+__all__ = ["Cluster", "FOREVER", "HAS_V1", "OTHER", "USER", "back_to_back", "dataset", "guard", "has_ended", "let_users_mount", "mountkit", "read_file", "run", "wait_until", "write_file"]

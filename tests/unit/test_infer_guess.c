@@ -160,6 +160,25 @@ static void a_sequence_read_by_workers_out_of_step(void)
 		}
 }
 
+/* Two workers with batches of 16: the one that is started first has read all that it may before the other begins. */
+static void a_worker_that_begins_late(void)
+{
+	static const uint8_t batches[][6] = {
+		{ 0, 2, 4, 1, 3, 5 }, { 0, 2, 4, 1, 3, 6 }, { 1, 3, 0, 2, 4, 5 }, { 0, 2, 4, 1, 6, 3 }
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(batches); i++) {
+		uint32_t seen[96];
+		struct infer_question q = { .n = 160, .seen = seen, .n_seen = 96, .cancel = &never };
+		struct infer_answer a = { 0 };
+
+		for (uint32_t k = 0; k < 96; k++)
+			seen[k] = batches[i][k / 16] * 16 + k % 16;
+		CHECK_INT(guess_sequential(&q, &a), 0);
+		CHECK_STR(a.spec, "sequential");
+	}
+}
+
 /* Before anybody had time to look. */
 static void a_small_set_that_was_read_whole(void)
 {
@@ -201,6 +220,7 @@ static const struct check_test tests[] = {
 	{ "a_shuffled_part_is_no_sequence", a_shuffled_part_is_no_sequence },
 	{ "a_thinned_sequence_is_none", a_thinned_sequence_is_none },
 	{ "a_sequence_read_by_workers_out_of_step", a_sequence_read_by_workers_out_of_step },
+	{ "a_worker_that_begins_late", a_worker_that_begins_late },
 	{ "a_small_set_that_was_read_whole", a_small_set_that_was_read_whole },
 	{ "evidence_grows_with_the_opens", evidence_grows_with_the_opens },
 };

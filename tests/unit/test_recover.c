@@ -378,28 +378,74 @@ static void chance_finds_nothing(void)
 	}
 }
 
-/* A random split by a seed is the beginning of that seed's permutation. Who shuffles it does not read by this seed, though
- * nothing but the sequence tells. */
-static void a_shuffled_split_is_no_order(void)
+static int by_number(const void *a, const void *b)
 {
-	uint32_t *split = first_of("torch-randperm:seed=7", 2000, 0, 400), seen[276];
-	uint32_t *mixed = first_of("torch-randperm:seed=6", 400, 0, 400);
-	struct recover_params params = params_of(2000, seen, ARRAY_LEN(seen));
-	struct recover_found found;
+	const uint32_t *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+static int search_first(uint64_t n, const uint32_t *seen, uint32_t n_seen, uint32_t *ret_seed)
+{
+	struct recover_params params = params_of(n, seen, n_seen);
+	struct recover_found found = { 0 };
 	struct err err = { 0 };
+	int rc;
 
 	params.effort = RECOVER_RANGE;
 	params.last_seed = 4000;
+	rc = recover_search(&params, &found, &err);
+	*ret_seed = found.seed;
+	return rc;
+}
+
+/* A random split by a seed is the beginning of that seed's permutation. Who shuffles it does not read by
+ * this seed, though nothing but the sequence tells. */
+static void a_shuffled_split_is_no_order(void)
+{
+	uint32_t *split = first_of("torch-randperm:seed=7", 2000, 0, 400), seen[276], seed;
+	uint32_t *mixed = first_of("torch-randperm:seed=6", 400, 0, 400);
+
 	for (uint32_t i = 0; i < ARRAY_LEN(seen); i++)
 		seen[i] = split[mixed[i]];
-	CHECK_INT(recover_search(&params, &found, &err), -ENOENT);
+	CHECK_INT(search_first(2000, seen, ARRAY_LEN(seen), &seed), -ENOENT);
 	/* By three workers with batches of 16, side by side. */
 	for (uint32_t i = 0; i < ARRAY_LEN(seen); i++)
 		seen[i] = split[(i / 48 * 3 + i % 3) * 16 + i % 48 / 3];
-	CHECK_INT(recover_search(&params, &found, &err), 0);
-	CHECK_U64(found.seed, 7);
+	CHECK_INT(search_first(2000, seen, ARRAY_LEN(seen), &seed), 0);
+	CHECK_U64(seed, 7);
 	free(split);
 	free(mixed);
+}
+
+/* Within a batch there may be no sequence of positions: who reads one file sorts it, a pool of threads reads it at
+ * once. */
+static void batches_in_another_sequence(void)
+{
+	static const struct {
+		uint32_t workers, batch, n_seen;
+		bool is_sorted;
+	} cases[] = { { 8, 256, 1024, true },  { 1, 1024, 1024, true },   { 4, 128, 512, true },
+		      { 1, 256, 256, false }, { 1, 1024, 1024, false }, { 2, 512, 1024, false } };
+	uint32_t *first = first_of("torch-randperm:seed=7", N, 0, 2048);
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		uint32_t workers = cases[i].workers, batch = cases[i].batch, seed, part[2048], seen[1024];
+		uint32_t *mixed = first_of("torch-randperm:seed=6", workers * batch, 0, cases[i].n_seen);
+
+		memcpy(part, first, sizeof(part));
+		for (uint32_t w = 0; w < workers; w++)
+			qsort(part + w * batch, batch, sizeof(*part), by_number);
+		for (uint32_t k = 0; k < cases[i].n_seen; k++) {
+			uint32_t at = k % workers * batch + k / workers;
+
+			seen[k] = cases[i].is_sorted ? part[at] : first[mixed[k]];
+		}
+		free(mixed);
+		CHECK_INT(search_first(N, seen, cases[i].n_seen, &seed), 0);
+		CHECK_U64(seed, 7);
+	}
+	free(first);
 }
 
 static uint32_t word_of(uint32_t manual_seed, uint32_t word)
@@ -581,6 +627,7 @@ static const struct check_test tests[] = {
 	{ "foreign_and_missing_opens", foreign_and_missing_opens },
 	{ "chance_finds_nothing", chance_finds_nothing },
 	{ "a_shuffled_split_is_no_order", a_shuffled_split_is_no_order },
+	{ "batches_in_another_sequence", batches_in_another_sequence },
 	{ "quick_hypotheses", quick_hypotheses },
 	{ "fewer_hypotheses", fewer_hypotheses },
 	{ "can_be_cancelled", can_be_cancelled },
