@@ -80,7 +80,8 @@ int orders_listen(struct orders *o, struct err *err) MUST_USE;
 /* --- While it is mounted. */
 /* Starts the threads; after drive_start. */
 int orders_start(struct orders *o, struct err *err) MUST_USE;
-/* Nobody waits for files any more, as the mount is being taken away. NULL is fine, as below. */
+/* Nobody waits for files any more, and no records are looked for, as the mount is being taken away. NULL is fine,
+ * as below. */
 void orders_quit(struct orders *o);
 /* Ends the threads; waits for searches, as infer_stop. Before drive_stop. Also when it was never
  * started. */

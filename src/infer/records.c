@@ -13,6 +13,7 @@
  * judgement or while a search is waited for. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "clairfs/base/log.h"
@@ -39,6 +40,7 @@ struct slot {
 struct infer_records {
 	struct infer_records_params p;
 	struct mutex mu; /* outside of a search's and a finder's */
+	atomic_bool is_quitting;
 	struct slot slot[INFER_RECORD_FILES];
 	struct records_search *leaving[SEARCHES_MOST]; /* the owner's: they have not ended yet */
 };
@@ -52,6 +54,7 @@ int infer_records_new(const struct infer_records_params *params, struct infer_re
 		return -ENOMEM;
 	r->p = *params;
 	mutex_init(&r->mu);
+	atomic_init(&r->is_quitting, false);
 	return 0;
 }
 
@@ -69,6 +72,16 @@ void infer_records_free(struct infer_records *r)
 			records_search_free(r->leaving[i]);
 	mutex_fini(&r->mu);
 	free(r);
+}
+
+void infer_records_quit(struct infer_records *r)
+{
+	atomic_store(&r->is_quitting, true);
+	mutex_lock(&r->mu);
+	for (uint32_t i = 0; i < INFER_RECORD_FILES; i++)
+		if (r->slot[i].search)
+			records_search_quit(r->slot[i].search);
+	mutex_unlock(&r->mu);
 }
 
 /* --- searches --- */
@@ -131,6 +144,8 @@ static void seek_order(struct infer_records *r, struct slot *slot)
 	slot->is_refused = rc < 0;
 	mutex_lock(&r->mu);
 	slot->search = s;
+	if (s && atomic_load(&r->is_quitting))
+		records_search_quit(s);
 	mutex_unlock(&r->mu);
 }
 
@@ -210,9 +225,12 @@ static struct slot *slot_of(struct infer_records *r, const struct infer_record_r
 
 void infer_records_read(struct infer_records *r, const struct infer_record_read *read)
 {
-	struct slot *slot = read->length ? slot_of(r, read) : NULL;
+	struct slot *slot;
 	uint32_t record;
 
+	if (!read->length || atomic_load(&r->is_quitting))
+		return;
+	slot = slot_of(r, read);
 	if (!slot)
 		return;
 	slot->last_ns = read->at_ns;
@@ -271,7 +289,7 @@ static void look(struct infer_records *r, struct slot *slot, uint64_t due)
 	if (slot->search && records_search_is_followed(slot->search))
 		return; /* it explains what is read, so these are the records */
 	cpu_ns = guess_cpu_ns();
-	stride_judge(slot->stride, &view);
+	stride_judge(slot->stride, &r->is_quitting, &view);
 	cpu_ns = guess_cpu_ns() - cpu_ns;
 	metrics_add(r->p.metrics, METRIC_RECOVER_CPU, cpu_ns);
 	if (view.kind != STRIDE_RECORDS && view.kind != STRIDE_TABLE) {
@@ -295,7 +313,7 @@ static void look(struct infer_records *r, struct slot *slot, uint64_t due)
 void infer_records_step(struct infer_records *r, uint64_t now_ns)
 {
 	free_left(r);
-	for (uint32_t i = 0; i < INFER_RECORD_FILES; i++) {
+	for (uint32_t i = 0; i < INFER_RECORD_FILES && !atomic_load(&r->is_quitting); i++) {
 		struct slot *slot = &r->slot[i];
 		uint64_t due = slot->is_used ? look_due(slot) : 0;
 

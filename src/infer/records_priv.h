@@ -31,9 +31,10 @@ void records_search_open(struct records_search *s, uint32_t record);
 bool records_search_is_followed(struct records_search *s);
 /* Fills in what is known of the order. Any thread. */
 void records_search_say(struct records_search *s, struct infer_record_file *ret);
-/* Cancels what is under way. records_search_free waits for it, unless it has ended. Each of them once. */
+/* Cancels what is under way; any thread, also more than once. */
 void records_search_quit(struct records_search *s);
 bool records_search_has_ended(const struct records_search *s);
+/* Cancels what is under way and waits for it. Once. */
 void records_search_free(struct records_search *s);
 
 #endif

@@ -201,13 +201,15 @@ static uint32_t count_streams(const struct stride *s)
 	return n;
 }
 
-void stride_judge(const struct stride *s, struct stride_view *ret)
+void stride_judge(const struct stride *s, const atomic_bool *cancel, struct stride_view *ret)
 {
 	double bits;
 
 	*ret = (struct stride_view){ .kind = STRIDE_NOTHING };
-	if (stride_find(s, ret)) {
+	if (stride_find(s, cancel, ret)) {
 		ret->kind = STRIDE_RECORDS;
+	} else if (cancel && atomic_load(cancel)) {
+		*ret = (struct stride_view){ .kind = STRIDE_NOTHING };
 	} else if (is_table(s, &bits)) {
 		*ret = (struct stride_view){ .kind = STRIDE_TABLE, .n = s->n_places, .bits = bits };
 		ret->reach = ret->n;

@@ -32,6 +32,7 @@
 #define SPARSE 4u            /* who reads a quarter of each */
 #define TIMES_MAX 8u
 #define MULTIPLES_MAX 256u
+#define UNHEARD 64u /* strides that are tried before it is asked whether to go on */
 
 /* A kind of strides: from, from + step, ... */
 struct kind {
@@ -50,6 +51,7 @@ struct starts {
 	uint32_t n, pages; /* pages: that are read at once, in the middle */
 	uint64_t span;
 	double sketch[SKETCH];
+	const atomic_bool *cancel; /* NULL: never */
 };
 
 static int compare_u64(const void *a, const void *b)
@@ -147,11 +149,17 @@ static void try_stride(struct starts *s, uint64_t stride, double price, struct f
 		*best = one;
 }
 
+/* After so many strides: nobody wants the answer any more. */
+static bool is_cancelled(const struct starts *s, uint64_t tried)
+{
+	return s->cancel && tried % UNHEARD == 0 && atomic_load_explicit(s->cancel, memory_order_relaxed);
+}
+
 static void try_kind(struct starts *s, struct kind k, double price, struct fit *best)
 {
 	uint64_t from = DIV_ROUND_UP(MAX(k.from, STRIDE_LEAST), k.step) * k.step, to = MIN(k.to, s->span);
 
-	for (uint64_t i = 0, stride = from; stride <= to && i < CLASS_MAX; i++, stride += k.step)
+	for (uint64_t i = 0, stride = from; stride <= to && i < CLASS_MAX && !is_cancelled(s, i); i++, stride += k.step)
 		if (is_worth_it(s, (double)stride))
 			try_stride(s, stride, price, best);
 }
@@ -164,7 +172,7 @@ static void try_multiples(struct starts *s, struct fit *best)
 
 	/* There are few, so none is given up by a few beginnings that are strays. */
 	for (uint64_t times = 2; times <= TIMES_MAX; times++)
-		for (uint64_t k = 0; k <= 2 * times * off && k < MULTIPLES_MAX; k++)
+		for (uint64_t k = 0; k <= 2 * times * off && k < MULTIPLES_MAX && !is_cancelled(s, k); k++)
 			try_stride(s, times * (one.stride - off) + k, 2.3 + 20, best);
 }
 
@@ -291,7 +299,7 @@ static struct fit find_fit(struct starts *s)
 	return best;
 }
 
-bool stride_find(const struct stride *s, struct stride_view *ret)
+bool stride_find(const struct stride *s, const atomic_bool *cancel, struct stride_view *ret)
 {
 	AUTO_FREE struct starts *starts = malloc(sizeof(*starts));
 	AUTO_FREE uint64_t *at = malloc(STRIDE_STARTS_MAX * sizeof(*at));
@@ -301,11 +309,12 @@ bool stride_find(const struct stride *s, struct stride_view *ret)
 
 	if (!starts || !at || !number || s->size >= 1ull << 53)
 		return false;
+	starts->cancel = cancel;
 	take_starts(s, starts);
 	if (starts->n < LEAST)
 		return false;
 	fit = find_fit(starts);
-	if (fit.bits < ENOUGH_BITS)
+	if (fit.bits < ENOUGH_BITS || is_cancelled(starts, 0))
 		return false;
 	list_records(starts, &fit, &records);
 	if (!choose_stride(&records, &fit, s->size, ret))

@@ -214,6 +214,7 @@ void orders_quit(struct orders *o)
 	if (!o)
 		return;
 	order_maker_quit(o->maker);
+	strides_quit(o->strides);
 	if (!o->thr.is_started) /* nobody would answer */
 		inbox_close(&o->inbox);
 }

@@ -113,6 +113,8 @@ struct strides;
 /* *ret is NULL where no file is cut, or nothing is looked for. */
 int strides_new(struct orders *o, struct strides **ret, struct err *err) MUST_USE;
 int strides_start(struct strides *s, struct err *err) MUST_USE; /* NULL is fine, as below */
+/* Nothing is looked for any more: cancels what is under way, waits for nothing. Any thread. */
+void strides_quit(struct strides *s);
 /* Ends the thread; also when it was never started. */
 void strides_stop(struct strides *s);
 void strides_free(struct strides *s); /* waits for searches, as infer_stop */

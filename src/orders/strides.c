@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The thread that looks for records in files that are cut into units. It takes notes of READs from the cache's ring and
- * gives them to module infer, which judges on this thread (up to half a second) and searches on others. So it has
- * the lowest priority that it may have, and nobody waits for it: while it judges, READs that find the ring full are
- * not heard of. Where nothing is read it sleeps.
+ * gives them to module infer, which judges on this thread (up to half a second) and searches on others. What that may
+ * cost infer weighs; a low priority would make unmounting and readers of status wait for a busy CPU. While it judges,
+ * READs that find the ring full are not heard of. Where nothing is read it sleeps.
  *
  *	READ -> ring (cache/reads.h) -> cl-strides, twenty times a second -> infer/records.h -> status */
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "clairfs/base/text.h"
 #include "clairfs/cache/reads.h"
@@ -20,7 +19,6 @@
 #define REST_NS (50 * NS_PER_MS)
 #define IDLE_ROUNDS 20u
 #define NOTES 256u
-#define OWN_NICE 19
 #define MEMORY_SHARE 4u /* of ram, for searches, as of any finder */
 
 struct strides {
@@ -137,7 +135,6 @@ static void *strides_main(void *arg)
 	struct strides *s = arg;
 	uint32_t idle = IDLE_ROUNDS;
 
-	(void)setpriority(PRIO_PROCESS, 0, OWN_NICE); /* fails only where nothing may be changed */
 	do {
 		if (idle >= IDLE_ROUNDS)
 			reads_wait(s->reads);
@@ -152,10 +149,17 @@ int strides_start(struct strides *s, struct err *err)
 	return s ? thr_start(&s->thr, "cl-strides", strides_main, s, err) : 0;
 }
 
+void strides_quit(struct strides *s)
+{
+	if (s)
+		infer_records_quit(s->records);
+}
+
 void strides_stop(struct strides *s)
 {
 	if (!s)
 		return;
+	strides_quit(s);
 	mutex_lock(&s->mu);
 	s->is_stopping = true;
 	cond_signal(&s->cv);

@@ -499,6 +499,28 @@ static void order_is_not_sought_when_told_so(void)
 	order_epoch_free(e);
 }
 
+/* Records that would be found: nobody wants them any more, as the mount ends. */
+static void nothing_is_looked_for_at_the_end(void)
+{
+	const struct job j = { "torch-loader:seed=42", 0, 50000, 3000, 0, 4, 8, 0 };
+	struct order_epoch *e = epoch_of(&j, 0);
+	struct bed b;
+
+	bed_new(&b, size_of(&j), INFER_QUICK);
+	read_epoch(&b, &j, e, 0, 512);
+	infer_records_quit(b.records);
+	CHECK(!look(&b));
+	CHECK_U64(metrics_get(b.metrics, METRIC_RECOVER_CPU), 0);
+	bed_free(&b);
+	bed_new(&b, size_of(&j), INFER_QUICK);
+	read_epoch(&b, &j, e, 0, 512);
+	CHECK(look(&b));
+	infer_records_quit(b.records); /* its search too */
+	infer_records_quit(b.records);
+	bed_free(&b);
+	order_epoch_free(e);
+}
+
 static const struct check_test tests[] = {
 	{ "shuffles_are_found_in_their_first_epoch", shuffles_are_found_in_their_first_epoch },
 	{ "records_before_labels_are_counted_right", records_before_labels_are_counted_right },
@@ -513,6 +535,7 @@ static const struct check_test tests[] = {
 	{ "other_job_is_looked_at_anew", other_job_is_looked_at_anew },
 	{ "hostile_reads_do_nothing", hostile_reads_do_nothing },
 	{ "order_is_not_sought_when_told_so", order_is_not_sought_when_told_so },
+	{ "nothing_is_looked_for_at_the_end", nothing_is_looked_for_at_the_end },
 };
 
 CHECK_MAIN(tests)

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Records inside one large file, from READs as the kernel sends them: pages, pieces of the read-ahead, several
  * readers, strays. What is found is right, or nothing is found. (The order they are read in: test_infer_records.) */
+#include <time.h>
+
 #include "check.h"
+#include "clairfs/base/clock.h"
 #include "clairfs/infer/stride.h"
 
 #define PAGE 4096u
@@ -87,7 +90,7 @@ static void records_are_found_and_numbered(void)
 			struct stride_view v;
 
 			read_shuffled(s, &j, 256, &random);
-			stride_judge(s, &v);
+			stride_judge(s, NULL, &v);
 			CHECK_INT(v.kind, STRIDE_RECORDS);
 			CHECK_U64(v.stride, j.stride);
 			CHECK_U64(v.n, j.n);
@@ -112,7 +115,7 @@ static void strays_and_tails_do_no_harm(void)
 		struct stride_view v;
 
 		read_shuffled(s, &jobs[i], 512, &random);
-		stride_judge(s, &v);
+		stride_judge(s, NULL, &v);
 		CHECK_INT(v.kind, STRIDE_RECORDS);
 		CHECK_U64(v.stride, jobs[i].stride);
 		check_numbers(s, &v, &jobs[i]);
@@ -134,7 +137,7 @@ static void few_reads_are_enough(void)
 		while (v.kind != STRIDE_RECORDS && reads < 256) {
 			read_shuffled(s, &j, 8, &random);
 			reads += 8;
-			stride_judge(s, &v);
+			stride_judge(s, NULL, &v);
 		}
 		CHECK(reads <= (j.stride < 30000 ? 64 : 32));
 		stride_free(s);
@@ -158,7 +161,7 @@ static void streams_are_streams(void)
 			stride_read(s, at[r], READ_MOST, 7 + r);
 			at[r] += READ_MOST;
 		}
-		stride_judge(s, &v);
+		stride_judge(s, NULL, &v);
 		CHECK_INT(v.kind, STRIDE_STREAMS);
 		CHECK_U64(v.streams, readers);
 		stride_free(s);
@@ -186,7 +189,7 @@ static void places_that_come_again_are_a_table(void)
 			at[j] = was;
 			read_range(s, at[i], at[i] + 20000, (uint32_t)check_rand_below(&random, 4));
 		}
-		stride_judge(s, &v);
+		stride_judge(s, NULL, &v);
 		CHECK_INT(v.kind, epoch ? STRIDE_TABLE : STRIDE_NOTHING);
 	}
 	CHECK(v.n > 490 && v.n <= 500);
@@ -216,7 +219,7 @@ static void nothing_is_found_where_there_is_nothing(void)
 			if (at < size)
 				read_range(s, at, at + length, (uint32_t)check_rand_below(&random, 5));
 		}
-		stride_judge(s, &v);
+		stride_judge(s, NULL, &v);
 		if (v.kind == STRIDE_RECORDS) /* say which */
 			CHECK_U64(v.stride, 0);
 		stride_free(s);
@@ -244,7 +247,7 @@ static void hostile_reads_do_nothing(void)
 			stride_read(s, at, check_rand_u64(&random) >> check_rand_below(&random, 64),
 				    (uint32_t)check_rand_below(&random, 200));
 		}
-		stride_judge(s, &v);
+		stride_judge(s, NULL, &v);
 		stride_say(&v, words, sizeof(words));
 		CHECK_CONTAINS(words, "reads");
 		n = stride_numbers(s, &v, number, 64);
@@ -258,6 +261,40 @@ static void hostile_reads_do_nothing(void)
 	}
 }
 
+static uint64_t cpu_ns(void)
+{
+	struct timespec now;
+
+	CHECK_INT(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now), 0);
+	return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+/* Places at random, the dearest there is: cancelled, it is over at once, and says nothing. */
+static void judgement_is_cancelled(void)
+{
+	uint64_t random = check_seed(), whole, cancelled;
+	struct stride *s = stride_of(1ull << 30);
+	atomic_bool cancel;
+	struct stride_view v;
+
+	atomic_init(&cancel, false);
+	for (uint32_t i = 0; i < 500; i++) {
+		uint64_t at = check_rand_below(&random, (1u << 30) - READ_MOST);
+
+		read_range(s, at, at + READ_MOST, 1);
+	}
+	whole = cpu_ns();
+	stride_judge(s, &cancel, &v);
+	whole = cpu_ns() - whole;
+	atomic_store(&cancel, true);
+	cancelled = cpu_ns();
+	stride_judge(s, &cancel, &v);
+	cancelled = cpu_ns() - cancelled;
+	CHECK_INT(v.kind, STRIDE_NOTHING);
+	CHECK(cancelled < whole / 4);
+	stride_free(s);
+}
+
 static const struct check_test tests[] = {
 	{ "records_are_found_and_numbered", records_are_found_and_numbered },
 	{ "strays_and_tails_do_no_harm", strays_and_tails_do_no_harm },
@@ -266,6 +303,7 @@ static const struct check_test tests[] = {
 	{ "places_that_come_again_are_a_table", places_that_come_again_are_a_table },
 	{ "nothing_is_found_where_there_is_nothing", nothing_is_found_where_there_is_nothing },
 	{ "hostile_reads_do_nothing", hostile_reads_do_nothing },
+	{ "judgement_is_cancelled", judgement_is_cancelled },
 };
 
 CHECK_MAIN(tests)

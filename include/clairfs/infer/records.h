@@ -28,6 +28,8 @@ struct infer_records_params {
 struct infer_records;
 /* -ENOMEM. Starts no thread. */
 int infer_records_new(const struct infer_records_params *params, struct infer_records **ret) MUST_USE;
+/* Nothing is looked for any more: cancels what is under way, a judgement too, and waits for nothing. Any thread. */
+void infer_records_quit(struct infer_records *r);
 /* Cancels searches and waits for them, as infer_stop. NULL is fine. */
 void infer_records_free(struct infer_records *r);
 

@@ -8,6 +8,7 @@
 #ifndef CLAIRFS_INFER_STRIDE_H
 #define CLAIRFS_INFER_STRIDE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -45,8 +46,8 @@ void stride_free(struct stride *s);
  * instructions. */
 bool stride_read(struct stride *s, uint64_t offset, uint64_t length, uint32_t reader);
 /* What is known by now. Milliseconds, where nothing is found up to half a second: on no thread that others
- * wait for. */
-void stride_judge(const struct stride *s, struct stride_view *ret);
+ * wait for. cancel: once it is true this returns within a millisecond or so, with STRIDE_NOTHING; NULL: never. */
+void stride_judge(const struct stride *s, const atomic_bool *cancel, struct stride_view *ret);
 /* How many places were jumped to so far: when to judge again. */
 uint64_t stride_jumps(const struct stride *s);
 
