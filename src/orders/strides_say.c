@@ -74,7 +74,7 @@ static bool is_plain(const char *text)
 	return true;
 }
 
-/* As a value of a spec is written. */
+/* As a value of a spec is written; of a plain path, so no other character needs it. */
 static void escape_value(const char *path, char out[3 * PATH_MAX])
 {
 	for (; *path; path++)
@@ -107,7 +107,7 @@ static void say_index(const struct orders *o, const struct infer_record_file *f,
 	char where[2 * PATH_MAX];
 
 	out[0] = 0;
-	if (!is_plain(path) || !is_plain(o->source) || (dir && !is_plain(dir)))
+	if (!is_plain(o->source) || (dir && !is_plain(dir)))
 		return;
 	snprintf(where, sizeof(where), "%s%s%s%s", o->source, dir && *dir ? " --snapshot-dir " : "", dir ? dir : "",
 		 dataset_is_shared(o->dataset) ? " --allow-other" : "");
@@ -126,7 +126,9 @@ static json_t *tell_json(const struct orders *o, const struct infer_record_file 
 	char path[PATH_MAX], under[3 * PATH_MAX], index[COMMAND_MAX] = "", order[WORDS_MAX + 3 * PATH_MAX];
 	bool has_one = f->spec[0] && has_table(o->dataset, f);
 
-	if (!f->spec[0] || dataset_path(o->dataset, (struct entry_id){ f->file }, path, sizeof(path)) < 0)
+	/* Both are for a shell, and are printed as they are. */
+	if (!f->spec[0] || dataset_path(o->dataset, (struct entry_id){ f->file }, path, sizeof(path)) < 0 ||
+	    !is_plain(path))
 		return NULL;
 	if (!has_one)
 		say_index(o, f, path, index);

@@ -158,27 +158,58 @@ static void commands_name_the_records(void)
 	}
 }
 
-/* Where the dataset has a table of these very records only the order is left to tell. */
-static void table_that_is_there_is_not_made_again(void)
+/* With a table of its records. */
+static void bed_new_table(struct bed *b, const char *dir, const char *name)
 {
 	struct dataset_import *import;
-	struct infer_record_file f;
 	struct err err = { 0 };
 	char *lines = NULL;
 	size_t size = 0;
-	struct bed b;
 	FILE *out = open_memstream(&lines, &size);
-	json_t *json;
 
 	for (uint32_t i = 0; i < RECORDS; i++)
-		fprintf(out, "train.bin %u %u\n", i * STRIDE, STRIDE);
+		fprintf(out, "%s %u %u\n", name, i * STRIDE, STRIDE);
 	CHECK_INT(fclose(out), 0);
-	bed_new(&b, "table", "train.bin", RECORDS * STRIDE, INFER_QUICK);
-	CHECK_INT(dataset_import_new(b.ds, b.root, &import, &err), 0);
+	bed_new(b, dir, name, RECORDS * STRIDE, INFER_QUICK);
+	CHECK_INT(dataset_import_new(b->ds, b->root, &import, &err), 0);
 	CHECK_INT(dataset_import_add(import, "list", lines, size, &err), 0);
-	CHECK_INT(dataset_import_finish(import, b.ds, &err), 0);
+	CHECK_INT(dataset_import_finish(import, b->ds, &err), 0);
 	dataset_import_free(import);
 	free(lines);
+}
+
+/* A name that a shell or a terminal would not take as it is: it may have a table, and is still in no command. */
+static void names_are_no_commands(void)
+{
+	static const char *const names[] = { "a\033[31mb.bin", "$(id).bin", "a;'b'.bin", "a b.bin" };
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+		struct infer_record_file f;
+		struct bed b;
+		json_t *json;
+		char dir[16];
+
+		snprintf(dir, sizeof(dir), "names%zu", i);
+		bed_new_table(&b, dir, names[i]);
+		f = file_of(&b);
+		f.n = RECORDS;
+		snprintf(f.spec, sizeof(f.spec), "sequential");
+		json = strides_say(b.o, &f);
+		CHECK(json && !json_object_get(json, "tell"));
+		CHECK(!strchr(text_of(json, "path"), '\033'));
+		json_decref(json);
+		bed_free(&b);
+	}
+}
+
+/* Where the dataset has a table of these very records only the order is left to tell. */
+static void table_that_is_there_is_not_made_again(void)
+{
+	struct infer_record_file f;
+	struct bed b;
+	json_t *json;
+
+	bed_new_table(&b, "table", "train.bin");
 	f = file_of(&b);
 	f.n = RECORDS;
 	snprintf(f.spec, sizeof(f.spec), "sequential");
@@ -271,6 +302,7 @@ static void thread_hears_of_reads(void)
 static const struct check_test tests[] = {
 	{ "words_say_no_more_than_is_known", words_say_no_more_than_is_known },
 	{ "commands_name_the_records", commands_name_the_records },
+	{ "names_are_no_commands", names_are_no_commands },
 	{ "table_that_is_there_is_not_made_again", table_that_is_there_is_not_made_again },
 	{ "nothing_is_there_where_no_file_is_cut", nothing_is_there_where_no_file_is_cut },
 	{ "thread_hears_of_reads", thread_hears_of_reads },
