@@ -65,6 +65,24 @@ static void say_order(const struct infer_record_file *f, char out[WORDS_MAX])
 
 /* --- how to tell it --- */
 
+/* Everybody may read stats.json. Where others see the mount, no name is said that the directories above it keep from
+ * some of them, nor of a file that they may not read. */
+static bool may_be_named(const struct dataset *ds, struct entry_id e)
+{
+	mode_t needed = S_IROTH;
+	struct stat st;
+
+	if (!dataset_is_shared(ds))
+		return true;
+	for (;; e = dataset_parent(ds, e), needed = S_IROTH | S_IXOTH) {
+		dataset_stat(ds, e, &st);
+		if ((st.st_mode & needed) != needed)
+			return false;
+		if (entry_eq(e, ENTRY_ROOT))
+			return true;
+	}
+}
+
 /* Can stand in a command as it is. */
 static bool is_plain(const char *text)
 {
@@ -143,10 +161,13 @@ json_t *strides_say(const struct orders *o, const struct infer_record_file *f)
 {
 	char path[PATH_MAX], shown[4 * PATH_MAX], read[WORDS_MAX], order[WORDS_MAX];
 	bool is_records = f->view.kind == STRIDE_RECORDS;
+	bool is_named = may_be_named(o->dataset, (struct entry_id){ f->file });
 
 	if (dataset_path(o->dataset, (struct entry_id){ f->file }, path, sizeof(path)) < 0)
 		return NULL;
 	(void)text_escape(path, strlen(path), shown, sizeof(shown));
+	if (!is_named)
+		snprintf(shown, sizeof(shown), "a file that is not for everybody");
 	say_read(f, read);
 	say_order(f, order);
 	return json_pack("{s:s, s:s, s:I, s:I, s:I, s:b, s:s, s:f, s:I, s:s, s:s, s:o*}", "path", shown, "kind",
@@ -155,5 +176,5 @@ json_t *strides_say(const struct orders *o, const struct infer_record_file *f)
 			 (json_int_t)(f->spec[0] ? origin_of(f) : 0), "count",
 			 (json_int_t)(f->spec[0] ? f->n : f->view.n), "is_order_known", f->spec[0] != 0, "order",
 			 f->spec, "match_percent", f->match < 0 ? 0 : 100 * f->match, "searches",
-			 (json_int_t)f->searches, "read", read, "order_words", order, "tell", tell_json(o, f));
+			 (json_int_t)f->searches, "read", read, "order_words", order, "tell", is_named ? tell_json(o, f) : NULL);
 }

@@ -2,7 +2,9 @@
 /* What module orders makes of READs of large files: a thread takes them from the cache's ring, and says what was found
  * in words, with the commands that tell it. Nothing of it is there where no file is cut. */
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "check.h"
@@ -25,23 +27,31 @@ struct bed {
 	uint32_t file; /* entry of the one that was asked for */
 };
 
-/* One file of this name and size, and a small one. */
-static void bed_new(struct bed *b, const char *dir, const char *name, size_t size, enum infer_effort effort)
+/* is_shared: others than the user see it. */
+static void bed_open(struct bed *b, const char *name, bool is_shared, enum infer_effort effort)
 {
-	const char *const paths[] = { "small.txt", NULL };
 	struct orders_params params = { .mountpoint = "/mnt", .clock = clock_monotonic() };
 	struct orders_search search = { .effort = effort, .ram = 1u << 30 };
 	struct err err = { 0 };
 
-	*b = (struct bed){ .root = kit_tree(dir, paths), .metrics = metrics_new() };
-	kit_file(b->root, name, size);
-	b->ds = kit_open(b->root, (struct kit_open){ .layout = LAYOUT_FILES });
+	b->metrics = metrics_new();
+	b->ds = kit_open(b->root, (struct kit_open){ .layout = LAYOUT_FILES, .is_shared = is_shared });
 	b->file = kit_find(b->ds, name).v;
 	params.source = b->root;
 	params.dataset = b->ds;
 	search.metrics = b->metrics;
 	CHECK_INT(orders_new(&params, &b->o, &err), 0);
 	CHECK_INT(orders_search(b->o, &search, &err), 0);
+}
+
+/* One file of this name and size, and a small one. */
+static void bed_new(struct bed *b, const char *dir, const char *name, size_t size, enum infer_effort effort)
+{
+	const char *const paths[] = { "small.txt", NULL };
+
+	*b = (struct bed){ .root = kit_tree(dir, paths) };
+	kit_file(b->root, name, size);
+	bed_open(b, name, false, effort);
 }
 
 static void bed_free(struct bed *b)
@@ -202,6 +212,46 @@ static void names_are_no_commands(void)
 	}
 }
 
+/* Everybody may read what is said: of a file that some may not see no name, and no command with it. */
+static void names_are_said_to_whom_they_are_shown(void)
+{
+	static const struct {
+		mode_t root, dir, file;
+		bool is_shared, is_named;
+	} rows[] = {
+		{ 0755, 0755, 0644, true, true },  { 0755, 0700, 0644, true, false }, { 0755, 0711, 0644, true, false },
+		{ 0755, 0755, 0640, true, false }, { 0700, 0755, 0644, true, false }, { 0700, 0700, 0600, false, true },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		const char *const paths[] = { "small.txt", NULL };
+		struct infer_record_file f;
+		char dir[16], path[PATH_MAX];
+		struct bed b;
+		json_t *json;
+
+		snprintf(dir, sizeof(dir), "shown%zu", i);
+		b = (struct bed){ .root = kit_tree(dir, paths) };
+		kit_file(b.root, "secret/a.bin", RECORDS * STRIDE);
+		CHECK(snprintf(path, sizeof(path), "%s/secret/a.bin", b.root) < (int)sizeof(path));
+		CHECK_INT(chmod(path, rows[i].file), 0);
+		*strrchr(path, '/') = 0;
+		CHECK_INT(chmod(path, rows[i].dir), 0);
+		CHECK_INT(chmod(b.root, rows[i].root), 0);
+		CHECK_INT(chmod(check_tmpdir(), 0755), 0); /* or the source is closed by it */
+		bed_open(&b, "secret/a.bin", rows[i].is_shared, INFER_QUICK);
+		f = file_of(&b);
+		f.n = RECORDS;
+		snprintf(f.spec, sizeof(f.spec), "sequential");
+		json = strides_say(b.o, &f);
+		CHECK(json);
+		CHECK(!strstr(text_of(json, "path"), "secret") == !rows[i].is_named);
+		CHECK(!json_object_get(json, "tell") == !rows[i].is_named);
+		json_decref(json);
+		bed_free(&b);
+	}
+}
+
 /* Where the dataset has a table of these very records only the order is left to tell. */
 static void table_that_is_there_is_not_made_again(void)
 {
@@ -303,6 +353,7 @@ static const struct check_test tests[] = {
 	{ "words_say_no_more_than_is_known", words_say_no_more_than_is_known },
 	{ "commands_name_the_records", commands_name_the_records },
 	{ "names_are_no_commands", names_are_no_commands },
+	{ "names_are_said_to_whom_they_are_shown", names_are_said_to_whom_they_are_shown },
 	{ "table_that_is_there_is_not_made_again", table_that_is_there_is_not_made_again },
 	{ "nothing_is_there_where_no_file_is_cut", nothing_is_there_where_no_file_is_cut },
 	{ "thread_hears_of_reads", thread_hears_of_reads },
