@@ -6,8 +6,10 @@
  *	READ -> stride -> a jump: the record that begins there -> its search
  *	                  often enough: what are the records? -> a search, of two files at most
  *
- * What is in vain is weighed against the time since the first READ (spend.c). A file that was quiet gives its place to
- * another one; one that is read again after a pause is looked at anew, as another job may read it.
+ * All looks, also those that find something, are weighed together against the time since the first READ (spend.c),
+ * however many files there are, and a step makes one. A file that was quiet gives its place to another one; one that
+ * was looked at in vain is looked at again when more of it was read than then. One that is read again after a long pause
+ * is looked at anew, as another job may read it.
  *
  * The owner's thread changes everything. Whoever asks what is known takes the lock, which is never held over a
  * judgement or while a search is waited for. */
@@ -25,16 +27,22 @@
 #define SEARCHES_MOST 2u
 #define QUIET_NS (2 * NS_PER_S) /* then another file may have the place, */
 #define CLAIM_NS (60 * NS_PER_S) /* of one with records */
+#define VAIN_MAX 64u
 
 struct slot {
 	bool is_used;
 	uint32_t file;
 	uint64_t size, last_ns, looked; /* looked: jumps at the last look */
 	struct stride *stride;
-	struct budget budget;
 	struct stride_view view;       /* mu, as the next */
 	struct records_search *search; /* or NULL */
 	bool is_refused;               /* there was no memory for a search */
+};
+
+/* A file that gave its place away, and was looked at in vain before that. */
+struct vain {
+	uint32_t file;
+	uint64_t looked, last_ns; /* looked: jumps, 0: there is none here */
 };
 
 struct infer_records {
@@ -42,7 +50,12 @@ struct infer_records {
 	struct mutex mu; /* outside of a search's and a finder's */
 	atomic_bool is_quitting;
 	struct slot slot[INFER_RECORD_FILES];
-	struct records_search *leaving[SEARCHES_MOST]; /* the owner's: they have not ended yet */
+	/* The owner's: */
+	struct records_search *leaving[SEARCHES_MOST]; /* they have not ended yet */
+	struct vain vain[VAIN_MAX];
+	struct budget budget; /* of all files */
+	uint64_t last_ns;     /* the last READ of any */
+	uint32_t turn;        /* the slot that is asked first whether a look is due */
 };
 
 int infer_records_new(const struct infer_records_params *params, struct infer_records **ret)
@@ -53,6 +66,7 @@ int infer_records_new(const struct infer_records_params *params, struct infer_re
 	if (!r)
 		return -ENOMEM;
 	r->p = *params;
+	r->budget.cpus = 1;
 	mutex_init(&r->mu);
 	atomic_init(&r->is_quitting, false);
 	return 0;
@@ -158,10 +172,41 @@ static void set_view(struct infer_records *r, struct slot *slot, const struct st
 	mutex_unlock(&r->mu);
 }
 
+/* Not so what is another job's: `last_ns` is when it was read last. */
+static uint64_t looked_in_vain(const struct infer_records *r, uint32_t file, uint64_t now_ns)
+{
+	for (uint32_t i = 0; i < VAIN_MAX; i++)
+		if (r->vain[i].looked && r->vain[i].file == file)
+			return now_ns - MIN(r->vain[i].last_ns, now_ns) < JOB_PAUSE_NS ? r->vain[i].looked : 0;
+	return 0;
+}
+
+/* In the place of what is known of it, or of the oldest one. */
+static void note_vain(struct infer_records *r, const struct slot *slot)
+{
+	struct vain *at = &r->vain[0];
+
+	if (!slot->looked || slot->view.kind == STRIDE_RECORDS || slot->view.kind == STRIDE_TABLE)
+		return;
+	for (uint32_t i = 0; i < VAIN_MAX; i++) {
+		struct vain *one = &r->vain[i];
+
+		if (one->looked && one->file == slot->file) {
+			at = one;
+			break;
+		}
+		if (at->looked && (!one->looked || one->last_ns < at->last_ns))
+			at = one;
+	}
+	*at = (struct vain){ slot->file, slot->looked, slot->last_ns };
+}
+
 static void slot_clear(struct infer_records *r, struct slot *slot)
 {
 	const struct slot nothing = { .is_used = false };
 
+	if (slot->is_used)
+		note_vain(r, slot);
 	leave_search(r, slot);
 	stride_free(slot->stride);
 	mutex_lock(&r->mu);
@@ -181,8 +226,8 @@ static bool slot_take(struct infer_records *r, struct slot *slot, const struct i
 			       .file = read->file,
 			       .size = read->size,
 			       .last_ns = read->at_ns,
-			       .stride = stride,
-			       .budget = { .cpus = 1 } };
+			       .looked = looked_in_vain(r, read->file, read->at_ns),
+			       .stride = stride };
 	mutex_unlock(&r->mu);
 	return true;
 }
@@ -230,11 +275,14 @@ void infer_records_read(struct infer_records *r, const struct infer_record_read 
 
 	if (!read->length || atomic_load(&r->is_quitting))
 		return;
+	if (r->last_ns && read->at_ns - MIN(r->last_ns, read->at_ns) >= JOB_PAUSE_NS)
+		r->budget = (struct budget){ .cpus = 1 }; /* another job's */
+	r->last_ns = read->at_ns;
+	spend_open(&r->budget, read->at_ns);
 	slot = slot_of(r, read);
 	if (!slot)
 		return;
 	slot->last_ns = read->at_ns;
-	spend_open(&slot->budget, read->at_ns);
 	if (!stride_read(slot->stride, read->offset, read->length, read->reader) || !slot->search)
 		return;
 	record = stride_number(slot->stride, &slot->view, read->offset);
@@ -292,8 +340,8 @@ static void look(struct infer_records *r, struct slot *slot, uint64_t due)
 	stride_judge(slot->stride, &r->is_quitting, &view);
 	cpu_ns = guess_cpu_ns() - cpu_ns;
 	metrics_add(r->p.metrics, METRIC_RECOVER_CPU, cpu_ns);
+	spend_charge(&r->budget, BUDGET_BRIEF, 0, cpu_ns);
 	if (view.kind != STRIDE_RECORDS && view.kind != STRIDE_TABLE) {
-		spend_charge(&slot->budget, BUDGET_LOOK, 0, cpu_ns);
 		if (!is_known) /* a table, or streams, may be over */
 			set_view(r, slot, &view);
 		return;
@@ -310,18 +358,32 @@ static void look(struct infer_records *r, struct slot *slot, uint64_t due)
 		note_found(r, slot, due);
 }
 
+/* The first file of which enough was read since its last look, in turn. */
+static void look_at_one(struct infer_records *r, uint64_t now_ns)
+{
+	if (!spend_allows(&r->budget, BUDGET_BRIEF, 0, now_ns))
+		return;
+	for (uint32_t i = 0; i < INFER_RECORD_FILES; i++) {
+		uint32_t at = (r->turn + i) % INFER_RECORD_FILES;
+		struct slot *slot = &r->slot[at];
+		uint64_t due = slot->is_used ? look_due(slot) : 0;
+
+		if (!due)
+			continue;
+		look(r, slot, due);
+		r->turn = at + 1;
+		return;
+	}
+}
+
 void infer_records_step(struct infer_records *r, uint64_t now_ns)
 {
 	free_left(r);
-	for (uint32_t i = 0; i < INFER_RECORD_FILES && !atomic_load(&r->is_quitting); i++) {
-		struct slot *slot = &r->slot[i];
-		uint64_t due = slot->is_used ? look_due(slot) : 0;
-
-		if (due && spend_allows(&slot->budget, BUDGET_LOOK, 0, now_ns))
-			look(r, slot, due);
-		if (slot->is_used)
-			seek_order(r, slot);
-	}
+	if (!atomic_load(&r->is_quitting))
+		look_at_one(r, now_ns);
+	for (uint32_t i = 0; i < INFER_RECORD_FILES && !atomic_load(&r->is_quitting); i++)
+		if (r->slot[i].is_used)
+			seek_order(r, &r->slot[i]);
 }
 
 size_t infer_records_get(struct infer_records *r, struct infer_record_file ret[INFER_RECORD_FILES])

@@ -411,26 +411,113 @@ static void table_has_no_order(void)
 	bed_free(&b);
 }
 
-/* Two looks in vain are free, the others wait until they are cheap beside the job. */
+/* Two looks are free, two seconds may be spent on others, and then they wait until they are cheap beside the job. */
 static void looks_in_vain_cost_little(void)
 {
-	uint64_t spent;
+	uint64_t spent, longest = 0, before = 0;
 	struct bed b;
 
 	bed_new(&b, 1ull << 40, INFER_FULL);
 	free(b.has); /* of a file that large */
 	b.has = NULL;
-	for (uint32_t i = 0; i < 70; i++) {
-		send(&b, check_rand_below(&b.random, b.size) / PAGE * PAGE, PAGE, 1);
-		(void)look(&b);
-	}
-	spent = metrics_get(b.metrics, METRIC_RECOVER_CPU);
 	for (uint32_t i = 0; i < 50000; i++) {
 		now_ns -= 100000; /* time stands still */
 		send(&b, check_rand_below(&b.random, b.size) / PAGE * PAGE, PAGE, 1);
 		(void)look(&b);
+		spent = metrics_get(b.metrics, METRIC_RECOVER_CPU);
+		longest = MAX(longest, spent - before);
+		before = spent;
+	}
+	CHECK(spent <= 3 * longest + 2 * NS_PER_S);
+	bed_free(&b);
+}
+
+/* A READ of 128 KiB anywhere in one of many files. */
+static void read_anywhere(struct bed *b, uint32_t file)
+{
+	const struct infer_record_read read = { .file = file,
+						.reader = 1 + file % 8,
+						.size = b->size,
+						.offset = check_rand_below(&b->random, b->size) / PAGE * PAGE,
+						.length = READ_MOST,
+						.at_ns = now_ns += NS_PER_MS };
+
+	infer_records_read(b->records, &read);
+}
+
+/* Files that come and go: looks at all of them are weighed together, however often a place is given away. */
+static void looks_at_many_files_cost_as_little(void)
+{
+	uint64_t begin = now_ns, spent, longest = 0, before = 0;
+	struct bed b;
+
+	bed_new(&b, 1ull << 30, INFER_QUICK);
+	for (uint32_t round = 0; round < 10; round++) {
+		for (uint32_t i = 0; i < INFER_RECORD_FILES * 70; i++) {
+			read_anywhere(&b, 10 + round * INFER_RECORD_FILES + i % INFER_RECORD_FILES);
+			if (i % 8)
+				continue;
+			infer_records_step(b.records, now_ns);
+			spent = metrics_get(b.metrics, METRIC_RECOVER_CPU);
+			longest = MAX(longest, spent - before);
+			before = spent;
+		}
+		now_ns += 2 * NS_PER_S;
+	}
+	/* What is free, what the last one may be longer than the one before it; and a hundredth. */
+	CHECK(before > 0 && before <= 3 * longest + 2 * NS_PER_S + (now_ns - begin) / 100);
+	bed_free(&b);
+}
+
+/* So many jumps of it were looked at in vain: it is not looked at for as many, when its place was another one's. */
+static void looks_in_vain_are_remembered(void)
+{
+	uint64_t spent;
+	struct bed b;
+
+	bed_new(&b, 1ull << 30, INFER_QUICK);
+	for (uint32_t i = 0; i < 70; i++) {
+		read_anywhere(&b, 10);
+		infer_records_step(b.records, now_ns);
+	}
+	spent = metrics_get(b.metrics, METRIC_RECOVER_CPU);
+	CHECK(spent > 0);
+	now_ns += 2 * NS_PER_S;
+	for (uint32_t i = 0; i < INFER_RECORD_FILES; i++) /* the others take all places, also its */
+		read_anywhere(&b, 20 + i);
+	now_ns += 200 * NS_PER_S; /* there is time for more looks */
+	for (uint32_t i = 0; i < 70; i++) {
+		read_anywhere(&b, 10);
+		infer_records_step(b.records, now_ns);
 	}
 	CHECK_U64(metrics_get(b.metrics, METRIC_RECOVER_CPU), spent);
+	for (uint32_t i = 0; i < 70; i++) {
+		read_anywhere(&b, 10);
+		infer_records_step(b.records, now_ns);
+	}
+	CHECK(metrics_get(b.metrics, METRIC_RECOVER_CPU) > spent); /* and that is twice as many */
+	bed_free(&b);
+}
+
+/* Nobody waits for more than one of them. */
+static void step_looks_at_one_file(void)
+{
+	struct bed b;
+
+	bed_new(&b, 1ull << 30, INFER_OFF);
+	for (uint32_t i = 0; i < INFER_RECORD_FILES * 50; i++)
+		infer_records_read(b.records, &(struct infer_record_read){
+						      .file = 10 + i % INFER_RECORD_FILES,
+						      .reader = 1 + i % INFER_RECORD_FILES,
+						      .size = b.size,
+						      .offset = check_rand_below(&b.random, 8000) * 128 * 1024,
+						      .length = 128 * 1024,
+						      .at_ns = now_ns += 1000 });
+	for (uint32_t i = 1; i <= INFER_RECORD_FILES; i++) {
+		now_ns += 1000 * NS_PER_S; /* time enough for any */
+		infer_records_step(b.records, now_ns);
+		CHECK_U64(infer_records_get(b.records, b.file), i);
+	}
 	bed_free(&b);
 }
 
@@ -532,6 +619,9 @@ static const struct check_test tests[] = {
 	{ "streams_are_nothing", streams_are_nothing },
 	{ "table_has_no_order", table_has_no_order },
 	{ "looks_in_vain_cost_little", looks_in_vain_cost_little },
+	{ "looks_at_many_files_cost_as_little", looks_at_many_files_cost_as_little },
+	{ "looks_in_vain_are_remembered", looks_in_vain_are_remembered },
+	{ "step_looks_at_one_file", step_looks_at_one_file },
 	{ "other_job_is_looked_at_anew", other_job_is_looked_at_anew },
 	{ "hostile_reads_do_nothing", hostile_reads_do_nothing },
 	{ "order_is_not_sought_when_told_so", order_is_not_sought_when_told_so },

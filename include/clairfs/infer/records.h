@@ -43,8 +43,8 @@ struct infer_record_read {
 
 /* --- One thread, the owner; the next two are its. Takes note: a microsecond, a file that is new some ten. */
 void infer_records_read(struct infer_records *r, const struct infer_record_read *read);
-/* Looks at files of which enough was read since the last look, if that may be spent now. Half a second of CPU time at
- * most; 0.0002 s where there is nothing to look at. Starts searches, which have threads of their own. */
+/* Looks at one file of which enough was read since its last look, if that may be spent now. Half a second of CPU time
+ * at most; 0.0002 s where there is nothing to look at. Starts searches, which have threads of their own. */
 void infer_records_step(struct infer_records *r, uint64_t now_ns);
 
 /* What is known of a file. */
