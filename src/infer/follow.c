@@ -2,7 +2,8 @@
 /* Whether records are still read as an order says. Readers are near one place of the epoch, ahead of it and behind,
  * as far as there are workers; a record that is not near is a miss. One that is near the last miss moves the place:
  * the order may have been found long after it began to be read. Near the end of an epoch some may read the next one
- * already, so a record counts that is near its beginning; when most are it is the one that is read.
+ * already, so a record counts that is near its beginning; when most are it is the one that is read. Computing an epoch
+ * is dear, so between two that there are hits for a tenth of one: who turns epochs faster is not followed.
  *
  *	of 64 reads 40 are hits         followed (by chance, of all records: once in a million times at most)
  *	fewer                           lost
@@ -15,6 +16,8 @@
 #include "records_priv.h"
 
 #define EPOCH_BYTES 24u /* per record, of two epochs */
+#define RECORDS_MOST 20000000u /* an epoch of more takes seconds */
+#define HITS_SHARE 10u
 #define NEAR_SHARE 32u
 #define NEAR_MOST 4096u
 #define NEAR_LEAST 128u /* workers read so far apart, ... */
@@ -35,8 +38,9 @@ struct follow {
 	struct place now, next; /* next.epoch NULL: this one is not near its end */
 	uint64_t n, shift;
 	uint64_t hits, next_hits; /* of the last reads, the youngest is bit 0 */
-	uint32_t n_reads, last;   /* last: record */
-	bool has_no_next;
+	uint64_t n_hits, spent_ns; /* n_hits: since an epoch was computed on the way; spent_ns: on these, not taken yet */
+	uint32_t n_reads, last;    /* last: record */
+	bool has_no_next, has_made; /* has_made: one on the way */
 };
 
 void follow_free(struct follow *f)
@@ -70,7 +74,7 @@ int follow_new(const char *spec, uint64_t n, uint64_t shift, uint64_t memory, st
 	int rc;
 
 	*ret = NULL;
-	if (memory && n > memory / EPOCH_BYTES)
+	if (n > RECORDS_MOST || (memory && n > memory / EPOCH_BYTES))
 		return -E2BIG;
 	f = calloc(1, sizeof(*f));
 	if (!f)
@@ -122,11 +126,24 @@ static bool is_hit(struct place *p, uint64_t record, bool may_move)
 static void make_next(struct follow *f)
 {
 	struct err err = { 0 };
+	uint64_t cpu_ns = guess_cpu_ns();
 
 	f->next = (struct place){ .missed = UINT64_MAX };
 	f->next_hits = 0;
 	if (order_epoch_new(f->order, f->now.epoch->epoch + 1, &f->next.epoch, &err) < 0)
 		f->has_no_next = true;
+	f->spent_ns += guess_cpu_ns() - cpu_ns;
+	f->n_hits = 0;
+	f->has_made = true;
+}
+
+/* The next epoch may have begun, and it may be computed. */
+static bool is_next_due(const struct follow *f)
+{
+	uint64_t length = f->now.epoch->length;
+
+	return !f->next.epoch && !f->has_no_next && f->now.at + near_of(&f->now) >= length &&
+	       (!f->has_made || f->n_hits >= length / HITS_SHARE);
 }
 
 /* Whether it is a hit in the next epoch, where that may have begun. */
@@ -134,7 +151,7 @@ static bool is_next(struct follow *f, uint64_t record)
 {
 	bool hit;
 
-	if (!f->next.epoch && !f->has_no_next && f->now.at + near_of(&f->now) >= f->now.epoch->length)
+	if (is_next_due(f))
 		make_next(f);
 	if (!f->next.epoch)
 		return false;
@@ -161,12 +178,21 @@ enum infer_plan follow_read(struct follow *f, uint32_t record)
 		hit = is_hit(&f->now, record + f->shift, true);
 		hit |= is_next(f, record + f->shift);
 		f->hits = f->hits << 1 | hit;
+		f->n_hits += hit;
 		f->n_reads = MIN(f->n_reads + 1, WINDOW);
 		f->last = record;
 	}
 	if (f->n_reads < WINDOW)
 		return INFER_PLAN_BUSY;
 	return hits_of(f) >= ENOUGH ? INFER_PLAN_FOLLOWED : INFER_PLAN_LOST;
+}
+
+uint64_t follow_take_cpu(struct follow *f)
+{
+	uint64_t spent_ns = f->spent_ns;
+
+	f->spent_ns = 0;
+	return spent_ns;
 }
 
 double follow_match(const struct follow *f)

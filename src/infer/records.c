@@ -271,6 +271,7 @@ static struct slot *slot_of(struct infer_records *r, const struct infer_record_r
 void infer_records_read(struct infer_records *r, const struct infer_record_read *read)
 {
 	struct slot *slot;
+	uint64_t cpu_ns;
 	uint32_t record;
 
 	if (!read->length || atomic_load(&r->is_quitting))
@@ -286,8 +287,11 @@ void infer_records_read(struct infer_records *r, const struct infer_record_read 
 	if (!stride_read(slot->stride, read->offset, read->length, read->reader) || !slot->search)
 		return;
 	record = stride_number(slot->stride, &slot->view, read->offset);
-	if (record != STRIDE_NONE)
-		records_search_open(slot->search, record);
+	cpu_ns = record != STRIDE_NONE ? records_search_open(slot->search, record) : 0;
+	if (!cpu_ns)
+		return;
+	metrics_add(r->p.metrics, METRIC_RECOVER_CPU, cpu_ns);
+	spend_waste(&r->budget, cpu_ns); /* looks wait for it */
 }
 
 /* --- looks --- */

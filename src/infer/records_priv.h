@@ -10,12 +10,14 @@
 /* --- follow.c: one order, and the records as they are read. One thread. */
 struct follow;
 /* n: records; shift: what is added to their numbers as they are told. memory: bytes that its epochs may take, 0: any.
- * -E2BIG: they would take more; else errors of the order. */
+ * -E2BIG: they would take more, or more time than may be spent in a READ; else errors of the order. */
 int follow_new(const char *spec, uint64_t n, uint64_t shift, uint64_t memory, struct follow **ret) MUST_USE;
 void follow_free(struct follow *f); /* NULL is fine */
 /* A record is read. INFER_PLAN_BUSY: too few were to say how it does. Where the epoch is over the next one is computed,
- * up to a second for 10^7 records. */
+ * up to a second for 10^7 records; where the one before that was computed just now the next is not followed. */
 enum infer_plan follow_read(struct follow *f, uint32_t record);
+/* CPU time that epochs took since the last call, but for the first one. */
+uint64_t follow_take_cpu(struct follow *f);
 /* Part of the last records that were where the order has them; below 0: too few were read. */
 double follow_match(const struct follow *f);
 
@@ -25,8 +27,8 @@ struct records_search;
  * records that were read first. -E2BIG: more records than there is memory for; -ENOENT: too few. */
 int records_search_new(const struct infer_records_params *params, const struct stride_view *view, uint64_t size,
 		       const char *name, const uint32_t *seen, size_t n_seen, struct records_search **ret) MUST_USE;
-/* A reader has come to a record. One thread. */
-void records_search_open(struct records_search *s, uint32_t record);
+/* A reader has come to a record. Returns the CPU time that its epoch took, if one was computed. One thread. */
+uint64_t records_search_open(struct records_search *s, uint32_t record);
 /* An order was found, and nothing that was read since says otherwise. Any thread. */
 bool records_search_is_followed(struct records_search *s);
 /* Fills in what is known of the order. Any thread. */

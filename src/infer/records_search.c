@@ -147,7 +147,7 @@ static int found(void *ctx, const char *text, uint64_t stamp)
 	return 0;
 }
 
-void records_search_open(struct records_search *s, uint32_t record)
+uint64_t records_search_open(struct records_search *s, uint32_t record)
 {
 	struct follow *fresh = atomic_exchange(&s->fresh, NULL);
 	enum infer_plan plan;
@@ -158,13 +158,14 @@ void records_search_open(struct records_search *s, uint32_t record)
 		s->follow = fresh;
 	}
 	if (!s->follow)
-		return;
+		return 0;
 	plan = follow_read(s->follow, record);
 	infer_note_plan(s->infer, plan);
 	mutex_lock(&s->mu);
 	s->plan = plan;
 	s->match = follow_match(s->follow);
 	mutex_unlock(&s->mu);
+	return follow_take_cpu(s->follow);
 }
 
 void records_search_say(struct records_search *s, struct infer_record_file *ret)

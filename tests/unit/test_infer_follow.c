@@ -98,12 +98,39 @@ static void another_order_or_none_is_lost(void)
 	order_epoch_free(e);
 }
 
+/* Who reads the end of an epoch and the beginning of the next one, again and again, does not have one computed each
+ * time: the first is, and then none before a tenth of one was read. */
+static void epochs_are_not_computed_for_a_few_reads(void)
+{
+	struct follow *f = follow_of(RIGHT);
+	uint32_t computed = 0;
+
+	for (uint64_t number = 0; number < 6; number++) {
+		struct order_epoch *e = epoch_of(RIGHT, number), *next = epoch_of(RIGHT, number + 1);
+
+		for (uint64_t i = N - 4; i < N; i++) {
+			(void)follow_read(f, e->sample[i]);
+			computed += follow_take_cpu(f) > 0;
+		}
+		for (uint64_t i = 0; i < 20; i++) {
+			(void)follow_read(f, next->sample[i]);
+			computed += follow_take_cpu(f) > 0;
+		}
+		order_epoch_free(e);
+		order_epoch_free(next);
+	}
+	CHECK_U64(computed, 1);
+	CHECK_U64(follow_take_cpu(f), 0);
+	follow_free(f);
+}
+
 static void what_cannot_be_made_says_so(void)
 {
 	struct follow *f;
 
 	CHECK_INT(follow_new(RIGHT, N, 0, 24 * N - 1, &f), -E2BIG);
 	CHECK(!f);
+	CHECK_INT(follow_new(RIGHT, 20000001, 0, 0, &f), -E2BIG); /* that would take seconds */
 	CHECK_INT(follow_new("no-such-kind", N, 0, 0, &f), -EINVAL);
 	CHECK(!f);
 	CHECK_INT(follow_new("list:path=/no/such/file", N, 0, 0, &f), -ENOENT);
@@ -115,6 +142,7 @@ static const struct check_test tests[] = {
 	{ "order_is_followed_into_the_next_epoch", order_is_followed_into_the_next_epoch },
 	{ "order_is_found_in_the_middle", order_is_found_in_the_middle },
 	{ "another_order_or_none_is_lost", another_order_or_none_is_lost },
+	{ "epochs_are_not_computed_for_a_few_reads", epochs_are_not_computed_for_a_few_reads },
 	{ "what_cannot_be_made_says_so", what_cannot_be_made_says_so },
 };
 

@@ -117,11 +117,13 @@ static void map(struct bed *b, struct reader *r, uint32_t number)
 static void stray(struct bed *b, const struct job *j)
 {
 	struct reader r;
+	uint64_t length;
 
 	if (check_rand_below(&b->random, 64) >= j->strays)
 		return;
 	r.at = check_rand_below(&b->random, b->size) / PAGE * PAGE;
-	r.end = MIN(r.at + PAGE + check_rand_below(&b->random, 4 * PAGE), b->size);
+	length = PAGE + check_rand_below(&b->random, 4 * PAGE);
+	r.end = MIN(r.at + length, b->size); /* evaluates twice */
 	while (read_on(b, &r, 99))
 		;
 }
@@ -349,7 +351,8 @@ static void places_at_random_are_nothing(void)
 	bed_new(&b, 1ull << 30, INFER_FULL);
 	for (uint32_t i = 0; i < 3000; i++) {
 		uint64_t at = check_rand_below(&b.random, b.size) / PAGE * PAGE;
-		struct reader r = { at, MIN(at + 1 + check_rand_below(&b.random, 300000), b.size) };
+		uint64_t length = 1 + check_rand_below(&b.random, 300000);
+		struct reader r = { at, MIN(at + length, b.size) };
 
 		while (read_on(&b, &r, (uint32_t)check_rand_below(&b.random, 4)))
 			;
