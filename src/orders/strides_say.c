@@ -117,11 +117,11 @@ static bool has_table(const struct dataset *ds, const struct infer_record_file *
 	return first.v != RECORD_NONE.v && last.v != RECORD_NONE.v && last.v - first.v == f->n - 1;
 }
 
+/* These records, whatever the file's name says: those of an NPY file are its rows, and a job may read blocks of them. */
 static void say_index(const struct orders *o, const struct infer_record_file *f, const char *path,
 		      char out[COMMAND_MAX])
 {
-	const char *dir = o->search.snapshot_dir, *ext = strrchr(path, '.');
-	bool is_npy = ext && strcmp(ext, ".npy") == 0;
+	const char *dir = o->search.snapshot_dir;
 	char where[2 * PATH_MAX];
 
 	out[0] = 0;
@@ -129,13 +129,10 @@ static void say_index(const struct orders *o, const struct infer_record_file *f,
 		return;
 	snprintf(where, sizeof(where), "%s%s%s%s", o->source, dir && *dir ? " --snapshot-dir " : "", dir ? dir : "",
 		 dataset_is_shared(o->dataset) ? " --allow-other" : "");
-	if (is_npy)
-		snprintf(out, COMMAND_MAX, "clairfs index %s --records npy", where);
-	else
-		snprintf(out, COMMAND_MAX,
-			 "seq 0 %" PRIu64 " | awk '{ printf \"%%s %%.0f %%d\\n\", \"%s\", %" PRIu64 " + $1 * %" PRIu64
-			 ", %" PRIu64 " }' | clairfs index %s --import /dev/stdin",
-			 f->n - 1, path, origin_of(f), f->view.stride, f->view.stride, where);
+	snprintf(out, COMMAND_MAX,
+		 "seq 0 %" PRIu64 " | awk '{ printf \"%%s %%.0f %%d\\n\", \"%s\", %" PRIu64 " + $1 * %" PRIu64 ", %" PRIu64
+		 " }' | clairfs index %s --import /dev/stdin",
+		 f->n - 1, path, origin_of(f), f->view.stride, f->view.stride, where);
 }
 
 /* {"index": a command, or "" where there is a table, "order": what goes with it}, or NULL. */
