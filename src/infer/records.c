@@ -306,19 +306,27 @@ static uint64_t look_due(const struct slot *slot)
 	return jumps >= due && slot->looked < due ? due : 0;
 }
 
-/* Whether a search need not begin anew: what was read has the same numbers, of the same counts. */
-static bool is_numbered_alike(const struct slot *slot, const struct stride_view *now)
+/* What was read has the same numbers. */
+static bool is_numbered_so(const struct slot *slot, const struct stride_view *now)
 {
 	AUTO_FREE uint32_t *a = malloc(STRIDE_STARTS_MAX * sizeof(*a)), *b = malloc(STRIDE_STARTS_MAX * sizeof(*b));
-	uint64_t of_a[STRIDE_COUNTS], of_b[STRIDE_COUNTS];
-	size_t n = stride_counts(now, slot->size, of_a), n_seen;
+	size_t n_seen;
 
-	if (!a || !b || slot->view.kind != now->kind || slot->view.stride != now->stride ||
-	    stride_counts(&slot->view, slot->size, of_b) != n || memcmp(of_a, of_b, n * sizeof(*of_a)) != 0)
+	if (!a || !b || slot->view.kind != now->kind)
 		return false;
 	n_seen = stride_numbers(slot->stride, now, a, STRIDE_STARTS_MAX);
 	return stride_numbers(slot->stride, &slot->view, b, STRIDE_STARTS_MAX) == n_seen &&
 	       memcmp(a, b, n_seen * sizeof(*a)) == 0;
+}
+
+/* Whether a search need not begin anew: the same numbers, of the same counts. */
+static bool is_numbered_alike(const struct slot *slot, const struct stride_view *now)
+{
+	uint64_t of_a[STRIDE_COUNTS], of_b[STRIDE_COUNTS];
+	size_t n = stride_counts(now, slot->size, of_a);
+
+	return slot->view.stride == now->stride && stride_counts(&slot->view, slot->size, of_b) == n &&
+	       memcmp(of_a, of_b, n * sizeof(*of_a)) == 0 && is_numbered_so(slot, now);
 }
 
 static void note_found(struct infer_records *r, const struct slot *slot, uint64_t jumps)
@@ -336,15 +344,21 @@ static void look(struct infer_records *r, struct slot *slot, uint64_t due)
 	struct stride_view view;
 	uint64_t cpu_ns;
 	bool is_known = slot->view.kind == STRIDE_RECORDS, is_news;
+	bool is_followed = slot->search && records_search_is_followed(slot->search);
 
 	slot->looked = due;
-	if (slot->search && records_search_is_followed(slot->search))
+	if (is_followed && slot->view.stride_least == slot->view.stride_most)
 		return; /* it explains what is read, so these are the records */
 	cpu_ns = guess_cpu_ns();
 	stride_judge(slot->stride, &r->is_quitting, &view);
 	cpu_ns = guess_cpu_ns() - cpu_ns;
 	metrics_add(r->p.metrics, METRIC_RECOVER_CPU, cpu_ns);
 	spend_charge(&r->budget, BUDGET_BRIEF, 0, cpu_ns);
+	if (is_followed) { /* how long they are may show by now */
+		if (is_numbered_so(slot, &view) && records_search_fits(slot->search, &view))
+			set_view(r, slot, &view);
+		return;
+	}
 	if (view.kind != STRIDE_RECORDS && view.kind != STRIDE_TABLE) {
 		if (!is_known) /* a table, or streams, may be over */
 			set_view(r, slot, &view);

@@ -31,7 +31,10 @@ int records_search_new(const struct infer_records_params *params, const struct s
 uint64_t records_search_open(struct records_search *s, uint32_t record);
 /* An order was found, and nothing that was read since says otherwise. Any thread. */
 bool records_search_is_followed(struct records_search *s);
-/* Fills in what is known of the order. Any thread. */
+/* Whether this view of the records, which gives those that were read the same numbers, has the same place for the others.
+ * The thread of records_search_open. */
+bool records_search_fits(const struct records_search *s, const struct stride_view *view);
+/* Fills in what is known of the order; ret->view is what the records are. Any thread. */
 void records_search_say(struct records_search *s, struct infer_record_file *ret);
 /* Cancels what is under way; any thread, also more than once. */
 void records_search_quit(struct records_search *s);

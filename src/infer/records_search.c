@@ -28,7 +28,7 @@
 /* A way to number the records. */
 struct way {
 	uint64_t n, shift; /* records; what is added to numbers as they are told */
-	uint64_t origin;   /* where record 0 begins */
+	bool is_around;    /* READs begin AROUND before their records */
 };
 
 struct records_search {
@@ -36,13 +36,15 @@ struct records_search {
 	struct infer_numbers numbers;
 	struct way way[WAYS]; /* the likeliest first */
 	size_t n_ways;
+	uint64_t shift;       /* of ways with is_around */
 	uint64_t most, memory; /* most: records of any of them */
 	char name[INFER_NAME_MAX];
 	struct follow *follow;          /* the one thread's */
 	struct follow *_Atomic fresh;   /* of what was found; the one thread takes it */
 	struct mutex mu;                /* a leaf */
 	char spec[INFER_SPEC_MAX];      /* mu, like all below; "": nothing was found */
-	uint64_t n, origin;
+	bool is_around;
+	uint64_t n;
 	enum infer_plan plan;
 	double match;
 };
@@ -140,7 +142,7 @@ static int found(void *ctx, const char *text, uint64_t stamp)
 	mutex_lock(&s->mu);
 	memcpy(s->spec, spec, sizeof(spec));
 	s->n = way->n;
-	s->origin = way->origin;
+	s->is_around = way->is_around;
 	s->plan = INFER_PLAN_BUSY;
 	s->match = -1;
 	mutex_unlock(&s->mu);
@@ -180,7 +182,7 @@ void records_search_say(struct records_search *s, struct infer_record_file *ret)
 	mutex_lock(&s->mu);
 	memcpy(ret->spec, s->spec, sizeof(ret->spec));
 	ret->n = s->n;
-	ret->origin = s->origin;
+	ret->origin = s->is_around ? (ret->view.origin + AROUND) % ret->view.stride : ret->view.origin;
 	ret->plan = s->plan;
 	ret->match = s->match;
 	mutex_unlock(&s->mu);
@@ -199,24 +201,34 @@ static struct stride_view view_around(const struct stride_view *v, uint64_t size
 	return ret;
 }
 
-static void add_way(struct records_search *s, const struct stride_view *view, uint64_t n, uint64_t shift)
+static void add_way(struct records_search *s, uint64_t n, uint64_t shift, bool is_around)
 {
-	s->way[s->n_ways++] = (struct way){ n, shift, view->origin };
+	s->way[s->n_ways++] = (struct way){ n, shift, is_around };
 	s->most = MAX(s->most, n);
+}
+
+static uint64_t shift_of(const struct stride_view *v)
+{
+	return (v->origin + AROUND) / v->stride;
+}
+
+bool records_search_fits(const struct records_search *s, const struct stride_view *view)
+{
+	return shift_of(view) == s->shift;
 }
 
 /* Likely counts of both kinds come before less likely ones of any. */
 static void make_ways(struct records_search *s, const struct stride_view *view, uint64_t size)
 {
 	const struct stride_view around = view_around(view, size);
-	uint64_t plain[STRIDE_COUNTS], mapped[STRIDE_COUNTS], shift = (view->origin + AROUND) / view->stride;
+	uint64_t plain[STRIDE_COUNTS], mapped[STRIDE_COUNTS];
 	size_t n_plain = stride_counts(view, size, plain), n_mapped = stride_counts(&around, size, mapped);
 
 	for (size_t i = 0; i < MAX(n_plain, n_mapped); i++) {
 		if (i < n_plain)
-			add_way(s, view, plain[i], 0);
+			add_way(s, plain[i], 0, false);
 		if (i < n_mapped)
-			add_way(s, &around, mapped[i], shift);
+			add_way(s, mapped[i], s->shift, true);
 	}
 }
 
@@ -253,6 +265,7 @@ int records_search_new(const struct infer_records_params *params, const struct s
 	mutex_init(&s->mu);
 	s->memory = params->memory;
 	s->numbers = (struct infer_numbers){ .list = list_ways, .number = number_records, .has = has_record, .ctx = s };
+	s->shift = shift_of(view);
 	make_ways(s, view, size);
 	snprintf(s->name, sizeof(s->name), "%s", name);
 	if (s->most < INFER_SAMPLES_MIN)

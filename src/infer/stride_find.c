@@ -201,7 +201,7 @@ struct read_records {
 	uint64_t *at;
 	int64_t *number;
 	uint32_t n;
-	int64_t reach; /* the highest number */
+	int64_t first, reach; /* the lowest number, and the highest */
 };
 
 /* READs of records begin in [low, low + 4095] + k * stride. */
@@ -217,6 +217,7 @@ static void list_records(const struct starts *s, const struct fit *fit, struct r
 			continue;
 		ret->at[ret->n] = s->at[i];
 		ret->number[ret->n] = off / stride;
+		ret->first = ret->n ? MIN(ret->first, ret->number[ret->n]) : ret->number[0];
 		ret->reach = MAX(ret->reach, ret->number[ret->n]);
 		ret->n++;
 	}
@@ -253,6 +254,8 @@ static int64_t roundest(int64_t low, int64_t high, int64_t stride)
 	return DIV_ROUND_UP(low, unit) * unit;
 }
 
+#define ROUND_BYTES 512
+#define NICE_END 256 /* records end with the file */
 /* How much speaks for a stride among those that fit. Lower 8 bits: how round it is. ret_origin: of it. */
 static int niceness(uint64_t stride, int64_t low, int64_t high, uint64_t size, uint64_t *ret_origin)
 {
@@ -261,14 +264,14 @@ static int niceness(uint64_t stride, int64_t low, int64_t high, uint64_t size, u
 	bool is_end = (int64_t)ends <= high && ends < stride && ends % 64 == 0;
 
 	*ret_origin = is_end ? ends : (uint64_t)roundest(low, high, (int64_t)stride);
-	return (is_end ? 256 : 0) + __builtin_ctzll(stride);
+	return (is_end ? NICE_END : 0) + __builtin_ctzll(stride);
 }
 
 static bool choose_stride(const struct read_records *r, const struct fit *fit, uint64_t size,
 			  struct stride_view *ret)
 {
-	/* A page of drift over all that was read is as far as another stride can be off. */
-	uint64_t off = STRIDE_PAGE / (uint64_t)MAX(r->reach, 1) + 1, least = MAX(fit->stride, off) - off;
+	/* A page of drift over all that was read is as far as either can be off the right one. */
+	uint64_t off = 2 * STRIDE_PAGE / (uint64_t)MAX(r->reach - r->first, 1) + 1, least = MAX(fit->stride, off) - off, n_end = 0;
 	int best = -1;
 
 	for (uint64_t stride = MAX(least, STRIDE_LEAST); stride <= fit->stride + off; stride++) {
@@ -279,6 +282,9 @@ static bool choose_stride(const struct read_records *r, const struct fit *fit, u
 		if (!origins_of(r, stride, &low, &high))
 			continue;
 		nice = niceness(stride, low, high, size, &origin);
+		ret->stride_least = best < 0 ? stride : ret->stride_least;
+		ret->stride_most = stride;
+		n_end += nice >= NICE_END;
 		if (nice <= best)
 			continue;
 		best = nice;
@@ -287,6 +293,9 @@ static bool choose_stride(const struct read_records *r, const struct fit *fit, u
 		/* A stray near a record's beginning may have moved it by a page. */
 		ret->least = (uint64_t)MAX(low - (int64_t)STRIDE_PAGE, 0);
 	}
+	/* Of round lengths no number of reads tells the neighbours apart; of others one may end so by chance. */
+	if (n_end == 1 && ret->stride % ROUND_BYTES == 0)
+		ret->stride_least = ret->stride_most = ret->stride;
 	return best >= 0;
 }
 

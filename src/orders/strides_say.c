@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is said of records that were found in a file: how it is read, in which order, and how that can be told to the
  * next mount: with a table of the records (clairfs index), and the order of these. No more is said than was found:
- * how many records there are, and where the first one begins, is known only where an order says it. Any thread; no
- * I/O. */
+ * how many records there are, and where the first one begins, is known only where an order says it. How long they are
+ * may be known to some bytes only: then it is "about", and there is no command. Any thread; no I/O. */
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -25,19 +25,26 @@ static uint64_t origin_of(const struct infer_record_file *f)
 	return MIN(f->origin, last);
 }
 
+/* Several lengths fit what was read. */
+static bool is_about(const struct infer_record_file *f)
+{
+	return f->view.stride_most > f->view.stride_least;
+}
+
 static void say_read(const struct infer_record_file *f, char out[WORDS_MAX])
 {
 	const struct stride_view *v = &f->view;
+	const char *about = is_about(f) ? "about " : "";
 
 	if (v->kind == STRIDE_TABLE)
 		snprintf(out, WORDS_MAX,
 			 "read at %" PRIu64 " places again and again, which are no records of one length", v->n);
 	else if (f->spec[0])
-		snprintf(out, WORDS_MAX, "read in %" PRIu64 " records of %" PRIu64 " bytes, from byte %" PRIu64 " on",
-			 f->n, v->stride, origin_of(f));
+		snprintf(out, WORDS_MAX, "read in %" PRIu64 " records of %s%" PRIu64 " bytes, from about byte %" PRIu64 " on",
+			 f->n, about, v->stride, origin_of(f));
 	else
-		snprintf(out, WORDS_MAX, "read in records of %" PRIu64 " bytes, of which about %" PRIu64 " fit in it",
-			 v->stride, v->n);
+		snprintf(out, WORDS_MAX, "read in records of %s%" PRIu64 " bytes, of which about %" PRIu64 " fit in it",
+			 about, v->stride, v->n);
 }
 
 /* Nothing where no order can be. */
@@ -139,10 +146,10 @@ static void say_index(const struct orders *o, const struct infer_record_file *f,
 static json_t *tell_json(const struct orders *o, const struct infer_record_file *f)
 {
 	char path[PATH_MAX], under[3 * PATH_MAX], index[COMMAND_MAX] = "", order[WORDS_MAX + 3 * PATH_MAX];
-	bool has_one = f->spec[0] && has_table(o->dataset, f);
+	bool has_one = f->spec[0] && !is_about(f) && has_table(o->dataset, f);
 
 	/* Both are for a shell, and are printed as they are. */
-	if (!f->spec[0] || dataset_path(o->dataset, (struct entry_id){ f->file }, path, sizeof(path)) < 0 ||
+	if (!f->spec[0] || is_about(f) || dataset_path(o->dataset, (struct entry_id){ f->file }, path, sizeof(path)) < 0 ||
 	    !is_plain(path))
 		return NULL;
 	if (!has_one)
@@ -167,9 +174,11 @@ json_t *strides_say(const struct orders *o, const struct infer_record_file *f)
 		snprintf(shown, sizeof(shown), "a file that is not for everybody");
 	say_read(f, read);
 	say_order(f, order);
-	return json_pack("{s:s, s:s, s:I, s:I, s:I, s:b, s:s, s:f, s:I, s:s, s:s, s:o*}", "path", shown, "kind",
+	return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:s, s:f, s:I, s:s, s:s, s:o*}", "path", shown, "kind",
 			 is_records ? "records" : "places", "record_bytes",
-			 (json_int_t)(is_records ? f->view.stride : 0), "first_offset",
+			 (json_int_t)(is_records ? f->view.stride : 0), "record_bytes_least",
+			 (json_int_t)(is_records ? f->view.stride_least : 0), "record_bytes_most",
+			 (json_int_t)(is_records ? f->view.stride_most : 0), "first_offset",
 			 (json_int_t)(f->spec[0] ? origin_of(f) : 0), "count",
 			 (json_int_t)(f->spec[0] ? f->n : f->view.n), "is_order_known", f->spec[0] != 0, "order",
 			 f->spec, "match_percent", f->match < 0 ? 0 : 100 * f->match, "searches",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Records inside one large file, from READs as the kernel sends them: pages, pieces of the read-ahead, several
  * readers, strays. What is found is right, or nothing is found. (The order they are read in: test_infer_records.) */
+#include <string.h>
 #include <time.h>
 
 #include "check.h"
@@ -295,6 +296,31 @@ static void judgement_is_cancelled(void)
 	stride_free(s);
 }
 
+/* Few were read, of a file that does not end with one of them: the length is not known to a byte. What is said allows the
+ * right one, and claims no other. */
+static void length_is_claimed_no_closer_than_it_is_known(void)
+{
+	uint64_t random = check_seed(), wide = 0;
+
+	for (uint64_t i = 0; i < 24; i++) {
+		struct job j = { i % 2 ? 80 : 0, 150001 + 74 * i, 100 + 60 * (i % 4), i % 3 ? i % 3 * 1000 + 7 : 0, 1, 0, 0, 0 };
+		struct stride *s = stride_of(size_of(&j));
+		struct stride_view v;
+		char words[80];
+
+		read_shuffled(s, &j, 66, &random);
+		stride_judge(s, NULL, &v);
+		stride_say(&v, words, sizeof(words));
+		CHECK_INT(v.kind, STRIDE_RECORDS);
+		CHECK(v.stride_least <= j.stride && j.stride <= v.stride_most);
+		CHECK(v.stride_least <= v.stride && v.stride <= v.stride_most);
+		CHECK(!strstr(words, "about") == (v.stride_least == v.stride_most));
+		wide += v.stride_most > v.stride_least;
+		stride_free(s);
+	}
+	CHECK(wide > 0);
+}
+
 static const struct check_test tests[] = {
 	{ "records_are_found_and_numbered", records_are_found_and_numbered },
 	{ "strays_and_tails_do_no_harm", strays_and_tails_do_no_harm },
@@ -303,6 +329,7 @@ static const struct check_test tests[] = {
 	{ "places_that_come_again_are_a_table", places_that_come_again_are_a_table },
 	{ "nothing_is_found_where_there_is_nothing", nothing_is_found_where_there_is_nothing },
 	{ "hostile_reads_do_nothing", hostile_reads_do_nothing },
+	{ "length_is_claimed_no_closer_than_it_is_known", length_is_claimed_no_closer_than_it_is_known },
 	{ "judgement_is_cancelled", judgement_is_cancelled },
 };
 

@@ -67,7 +67,11 @@ static struct infer_record_file file_of(const struct bed *b)
 {
 	return (struct infer_record_file){ .file = b->file,
 					   .size = RECORDS * (uint64_t)STRIDE,
-					   .view = { .kind = STRIDE_RECORDS, .stride = STRIDE, .n = RECORDS },
+					   .view = { .kind = STRIDE_RECORDS,
+						     .stride = STRIDE,
+						     .stride_least = STRIDE,
+						     .stride_most = STRIDE,
+						     .n = RECORDS },
 					   .match = -1 };
 }
 
@@ -95,10 +99,11 @@ static json_t *check_said(const struct bed *b, const struct infer_record_file *f
 static void words_say_no_more_than_is_known(void)
 {
 	const char *in = "read in records of 49999 bytes, of which about 2000 fit in it";
-	const char *counted = "read in 1990 records of 49999 bytes, from byte 0 on";
+	const char *counted = "read in 1990 records of 49999 bytes, from about byte 0 on";
 	const char *tell = "torch-loader:seed=42:records=1:under=train.bin";
 	struct infer_record_file f;
 	struct bed b;
+	json_t *json;
 
 	bed_new(&b, "words", "train.bin", RECORDS * STRIDE, INFER_QUICK);
 	f = file_of(&b);
@@ -121,6 +126,13 @@ static void words_say_no_more_than_is_known(void)
 			       "they were read in the order torch-loader:seed=42, but the last ones are not "
 			       "(2 % as it says)",
 			       tell));
+	f.view.stride_least = STRIDE - 3; /* so no command is right */
+	f.plan = INFER_PLAN_FOLLOWED;
+	json = check_said(&b, &f, "read in 1990 records of about 49999 bytes, from about byte 0 on",
+			  "in the order torch-loader:seed=42: 2 % of the last ones as it says", "");
+	CHECK_INT(json_integer_value(json_object_get(json, "record_bytes_least")), STRIDE - 3);
+	CHECK_INT(json_integer_value(json_object_get(json, "record_bytes_most")), STRIDE);
+	json_decref(json);
 	f = file_of(&b);
 	f.view = (struct stride_view){ .kind = STRIDE_TABLE, .n = 512 };
 	json_decref(check_said(&b, &f, "read at 512 places again and again, which are no records of one length", "",

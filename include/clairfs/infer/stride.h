@@ -32,6 +32,9 @@ struct stride_view {
 	enum stride_kind kind;
 	uint64_t origin, stride; /* of records */
 	uint64_t least;          /* what the origin may be instead: within a page of it, or it */
+	/* Others fit what was read as well as `stride` does, from one to the other. Both are `stride` where only one
+	 * fits, or it is round and by it alone the records end with the file. */
+	uint64_t stride_least, stride_most;
 	uint64_t n;              /* records that fit in the file; or places */
 	uint64_t reach;          /* the last record that was read, + 1 */
 	double bits;             /* how unlikely by chance, beyond all that was tried */
@@ -58,7 +61,7 @@ size_t stride_numbers(const struct stride *s, const struct stride_view *v, uint3
 /* How many records a job may number, the likeliest first, which is also the most: what else is in the file
  * (labels, a footer) nobody knows. */
 size_t stride_counts(const struct stride_view *v, uint64_t size, uint64_t ret[STRIDE_COUNTS]);
-/* One line: "reads records of 150528 bytes". */
+/* One line: "reads records of 150528 bytes", "of about" where others fit. */
 void stride_say(const struct stride_view *v, char *out, size_t size);
 
 #endif
