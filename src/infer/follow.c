@@ -68,13 +68,18 @@ static int make(struct follow *f, const char *spec)
 	return rc;
 }
 
+uint64_t follow_records_most(uint64_t memory)
+{
+	return memory ? MIN(memory / EPOCH_BYTES, (uint64_t)RECORDS_MOST) : RECORDS_MOST;
+}
+
 int follow_new(const char *spec, uint64_t n, uint64_t shift, uint64_t memory, struct follow **ret)
 {
 	struct follow *f;
 	int rc;
 
 	*ret = NULL;
-	if (n > RECORDS_MOST || (memory && n > memory / EPOCH_BYTES))
+	if (n > follow_records_most(memory))
 		return -E2BIG;
 	f = calloc(1, sizeof(*f));
 	if (!f)

@@ -32,7 +32,8 @@
 struct slot {
 	bool is_used;
 	uint32_t file;
-	uint64_t size, last_ns, looked; /* looked: jumps at the last look */
+	uint64_t size, looked;     /* looked: jumps at the last look */
+	_Atomic uint64_t last_ns;  /* of the last READ; the owner writes it */
 	struct stride *stride;
 	struct stride_view view;       /* mu, as the next */
 	struct records_search *search; /* or NULL */
@@ -406,6 +407,7 @@ void infer_records_step(struct infer_records *r, uint64_t now_ns)
 
 size_t infer_records_get(struct infer_records *r, struct infer_record_file ret[INFER_RECORD_FILES])
 {
+	uint64_t now_ns = clock_now(r->p.clock);
 	size_t n = 0;
 
 	mutex_lock(&r->mu);
@@ -419,6 +421,7 @@ size_t infer_records_get(struct infer_records *r, struct infer_record_file ret[I
 		ret[n].size = slot->size;
 		ret[n].view = slot->view;
 		ret[n].match = -1;
+		ret[n].is_over = now_ns - MIN(slot->last_ns, now_ns) >= JOB_PAUSE_NS;
 		if (slot->search)
 			records_search_say(slot->search, &ret[n]);
 		n++;

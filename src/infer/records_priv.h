@@ -18,6 +18,8 @@ void follow_free(struct follow *f); /* NULL is fine */
 enum infer_plan follow_read(struct follow *f, uint32_t record);
 /* CPU time that epochs took since the last call, but for the first one. */
 uint64_t follow_take_cpu(struct follow *f);
+/* How many records an order can be followed of in so much memory (0: any). */
+uint64_t follow_records_most(uint64_t memory);
 /* Part of the last records that were where the order has them; below 0: too few were read. */
 double follow_match(const struct follow *f);
 

@@ -134,7 +134,7 @@ static int found(void *ctx, const char *text, uint64_t stamp)
 		strip_first(spec);
 	}
 	rc = follow_new(spec, way->n, way->shift, s->memory, &follow);
-	if (rc < 0 && rc != -E2BIG)
+	if (rc < 0)
 		return rc;
 	follow_free(atomic_exchange(&s->fresh, follow));
 	if (strcmp(s->spec, spec) != 0) /* only this thread writes it */
@@ -270,7 +270,8 @@ int records_search_new(const struct infer_records_params *params, const struct s
 	snprintf(s->name, sizeof(s->name), "%s", name);
 	if (s->most < INFER_SAMPLES_MIN)
 		rc = -ENOENT;
-	else if (s->most >= STRIDE_NONE - 1 || (s->memory && s->most / BYTES_OF_EACH > s->memory / MEMORY_SHARE))
+	else if (s->most > follow_records_most(s->memory) || /* nobody could say whether they are still read so */
+		 (s->memory && s->most / BYTES_OF_EACH > s->memory / MEMORY_SHARE))
 		rc = -E2BIG;
 	if (rc == 0)
 		rc = start(s, params, seen, n_seen);

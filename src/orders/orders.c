@@ -348,9 +348,11 @@ json_t *orders_search_json(struct orders *o)
 {
 	json_t *json = untold_json(o->untold), *records = strides_json(o->strides);
 
-	if (json && records)
-		(void)json_object_set_new(json, "records", records);
-	else
+	if (!json || !records) {
 		json_decref(records);
+		return json;
+	}
+	(void)json_object_set_new(json, "records", records);
+	(void)json_object_set_new(json, "records_reads_lost", json_integer((json_int_t)strides_lost(o->strides)));
 	return json;
 }

@@ -119,6 +119,8 @@ void strides_quit(struct strides *s);
 void strides_stop(struct strides *s);
 void strides_free(struct strides *s); /* waits for searches, as infer_stop */
 struct reads *strides_reads(const struct strides *s);
+/* READs that found no room in the ring, so nobody looked at them. Any thread. */
+uint64_t strides_lost(const struct strides *s);
 /* What is known of each file, an array; NULL when out of memory. Any thread, never waits for a search. */
 json_t *strides_json(struct strides *s);
 

@@ -168,6 +168,11 @@ void strides_stop(struct strides *s)
 	thr_join(&s->thr);
 }
 
+uint64_t strides_lost(const struct strides *s)
+{
+	return s ? reads_lost(s->reads) : 0;
+}
+
 json_t *strides_json(struct strides *s)
 {
 	AUTO_FREE struct infer_record_file *file = NULL;

@@ -25,6 +25,12 @@ static uint64_t origin_of(const struct infer_record_file *f)
 	return MIN(f->origin, last);
 }
 
+/* It is read in the order that was found, as far as is known. */
+static bool is_order_known(const struct infer_record_file *f)
+{
+	return f->spec[0] && f->plan != INFER_PLAN_LOST;
+}
+
 /* Several lengths fit what was read. */
 static bool is_about(const struct infer_record_file *f)
 {
@@ -34,17 +40,17 @@ static bool is_about(const struct infer_record_file *f)
 static void say_read(const struct infer_record_file *f, char out[WORDS_MAX])
 {
 	const struct stride_view *v = &f->view;
-	const char *about = is_about(f) ? "about " : "";
+	const char *about = is_about(f) ? "about " : "", *was = f->is_over ? "was " : "";
 
 	if (v->kind == STRIDE_TABLE)
 		snprintf(out, WORDS_MAX,
-			 "read at %" PRIu64 " places again and again, which are no records of one length", v->n);
+			 "%sread at %" PRIu64 " places again and again, which are no records of one length", was, v->n);
 	else if (f->spec[0])
-		snprintf(out, WORDS_MAX, "read in %" PRIu64 " records of %s%" PRIu64 " bytes, from about byte %" PRIu64 " on",
-			 f->n, about, v->stride, origin_of(f));
+		snprintf(out, WORDS_MAX, "%sread in %" PRIu64 " records of %s%" PRIu64 " bytes, from about byte %" PRIu64 " on",
+			 was, f->n, about, v->stride, origin_of(f));
 	else
-		snprintf(out, WORDS_MAX, "read in records of %s%" PRIu64 " bytes, of which about %" PRIu64 " fit in it",
-			 about, v->stride, v->n);
+		snprintf(out, WORDS_MAX, "%sread in records of %s%" PRIu64 " bytes, of which about %" PRIu64 " fit in it",
+			 was, about, v->stride, v->n);
 }
 
 /* Nothing where no order can be. */
@@ -58,10 +64,14 @@ static void say_order(const struct infer_record_file *f, char out[WORDS_MAX])
 		snprintf(out, WORDS_MAX,
 			 "they were read in the order %s, but the last ones are not (%.0f %% as it says)", spec,
 			 100 * f->match);
+	else if (f->spec[0] && f->is_over)
+		snprintf(out, WORDS_MAX, "they were read in the order %s", spec);
 	else if (f->spec[0] && f->match >= 0)
 		snprintf(out, WORDS_MAX, "in the order %s: %.0f %% of the last ones as it says", spec, 100 * f->match);
 	else if (f->spec[0])
 		snprintf(out, WORDS_MAX, "in the order %s, found after %" PRIu64 " reads", spec, f->found_after);
+	else if (f->is_sought && f->is_over)
+		snprintf(out, WORDS_MAX, "their order was not found");
 	else if (f->is_sought && (f->is_searching || f->searches == 0))
 		snprintf(out, WORDS_MAX, "their order is looked for");
 	else if (f->is_sought)
@@ -180,7 +190,7 @@ json_t *strides_say(const struct orders *o, const struct infer_record_file *f)
 			 (json_int_t)(is_records ? f->view.stride_least : 0), "record_bytes_most",
 			 (json_int_t)(is_records ? f->view.stride_most : 0), "first_offset",
 			 (json_int_t)(f->spec[0] ? origin_of(f) : 0), "count",
-			 (json_int_t)(f->spec[0] ? f->n : f->view.n), "is_order_known", f->spec[0] != 0, "order",
+			 (json_int_t)(f->spec[0] ? f->n : f->view.n), "is_order_known", is_order_known(f), "order",
 			 f->spec, "match_percent", f->match < 0 ? 0 : 100 * f->match, "searches",
 			 (json_int_t)f->searches, "read", read, "order_words", order, "tell", is_named ? tell_json(o, f) : NULL);
 }

@@ -611,6 +611,35 @@ static void nothing_is_looked_for_at_the_end(void)
 	order_epoch_free(e);
 }
 
+/* What could not be followed would be said for ever: more records than that are in no order. And what nobody reads any more
+ * was read. */
+static void order_is_not_claimed_for_ever(void)
+{
+	const struct job j = { "torch-loader:seed=42", 0, 50000, 3000, 0, 4, 8, 0 };
+	struct order_epoch *e = epoch_of(&j, 0);
+	const struct infer_record_file *f;
+	struct bed b;
+
+	bed_new(&b, size_of(&j), INFER_QUICK);
+	read_epoch(&b, &j, e, 0, 512);
+	f = found(&b);
+	CHECK(!f->is_over);
+	now_ns += JOB_PAUSE_NS;
+	f = look(&b);
+	CHECK(f && f->is_over && f->spec[0]);
+	bed_free(&b);
+	bed_new(&b, 1ull << 40, INFER_QUICK); /* of 2^26 records */
+	free(b.has);
+	b.has = NULL;
+	for (uint32_t i = 0; i < 512; i++)
+		send(&b, check_rand_below(&b.random, 1u << 26) << 14, 1u << 14, 1 + i % 4);
+	f = look(&b);
+	CHECK(f && f->view.stride == 1u << 14 && f->view.n == 1u << 26);
+	CHECK(!f->is_sought);
+	bed_free(&b);
+	order_epoch_free(e);
+}
+
 static const struct check_test tests[] = {
 	{ "shuffles_are_found_in_their_first_epoch", shuffles_are_found_in_their_first_epoch },
 	{ "records_before_labels_are_counted_right", records_before_labels_are_counted_right },
@@ -628,6 +657,7 @@ static const struct check_test tests[] = {
 	{ "other_job_is_looked_at_anew", other_job_is_looked_at_anew },
 	{ "hostile_reads_do_nothing", hostile_reads_do_nothing },
 	{ "order_is_not_sought_when_told_so", order_is_not_sought_when_told_so },
+	{ "order_is_not_claimed_for_ever", order_is_not_claimed_for_ever },
 	{ "nothing_is_looked_for_at_the_end", nothing_is_looked_for_at_the_end },
 };
 

@@ -126,6 +126,16 @@ static void words_say_no_more_than_is_known(void)
 			       "they were read in the order torch-loader:seed=42, but the last ones are not "
 			       "(2 % as it says)",
 			       tell));
+	json = strides_say(b.o, &f);
+	CHECK(json_is_false(json_object_get(json, "is_order_known")));
+	json_decref(json);
+	f.plan = INFER_PLAN_FOLLOWED;
+	f.is_over = true;
+	json = check_said(&b, &f, "was read in 1990 records of 49999 bytes, from about byte 0 on",
+			  "they were read in the order torch-loader:seed=42", tell);
+	CHECK(json_is_true(json_object_get(json, "is_order_known")));
+	json_decref(json);
+	f.is_over = false;
 	f.view.stride_least = STRIDE - 3; /* so no command is right */
 	f.plan = INFER_PLAN_FOLLOWED;
 	json = check_said(&b, &f, "read in 1990 records of about 49999 bytes, from about byte 0 on",
@@ -297,10 +307,26 @@ static void nothing_is_there_where_no_file_is_cut(void)
 	json = orders_search_json(b.o);
 	CHECK(json_is_array(json_object_get(json, "records")));
 	CHECK_U64(json_array_size(json_object_get(json, "records")), 0);
+	CHECK_INT(json_integer_value(json_object_get(json, "records_reads_lost")), 0);
 	json_decref(json);
 	bed_free(&b);
 	bed_new(&b, "off", "train.bin", 64 * MIB, INFER_OFF);
 	CHECK(!orders_reads(b.o));
+	bed_free(&b);
+}
+
+/* More READs than the ring has room for, and nobody who takes them. */
+static void reads_that_are_not_heard_of_are_counted(void)
+{
+	struct bed b;
+	json_t *json;
+
+	bed_new(&b, "lost", "train.bin", RECORDS * STRIDE, INFER_QUICK);
+	for (uint32_t i = 0; i < READS_MAX + 7; i++)
+		reads_note(orders_reads(b.o), &(struct read_note){ .entry = { b.file }, .length = 4096 });
+	json = orders_search_json(b.o);
+	CHECK_INT(json_integer_value(json_object_get(json, "records_reads_lost")), 7);
+	json_decref(json);
 	bed_free(&b);
 }
 
@@ -369,6 +395,7 @@ static const struct check_test tests[] = {
 	{ "names_are_said_to_whom_they_are_shown", names_are_said_to_whom_they_are_shown },
 	{ "table_that_is_there_is_not_made_again", table_that_is_there_is_not_made_again },
 	{ "nothing_is_there_where_no_file_is_cut", nothing_is_there_where_no_file_is_cut },
+	{ "reads_that_are_not_heard_of_are_counted", reads_that_are_not_heard_of_are_counted },
 	{ "thread_hears_of_reads", thread_hears_of_reads },
 };
 

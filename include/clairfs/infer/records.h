@@ -51,7 +51,8 @@ void infer_records_step(struct infer_records *r, uint64_t now_ns);
 /* What is known of a file. */
 struct infer_record_file {
 	uint32_t file;
-	uint64_t size, jumps;    /* jumps: places where readers began */
+	uint64_t size;           /* bytes */
+	bool is_over;            /* it was not read for so long that its job is over */
 	struct stride_view view; /* STRIDE_NOTHING: nothing that would not be chance */
 	bool is_sought;          /* an order of the records is looked for, or was found */
 	bool is_searching;
