@@ -24,7 +24,6 @@
 
 #define LOOK_FIRST 32u       /* jumps */
 #define LOOK_LAST 65536u     /* later nothing is new */
-#define SEARCHES_MOST 2u
 #define QUIET_NS (2 * NS_PER_S) /* then another file may have the place, */
 #define CLAIM_NS (60 * NS_PER_S) /* of one with records */
 #define VAIN_MAX 64u
@@ -52,7 +51,7 @@ struct infer_records {
 	atomic_bool is_quitting;
 	struct slot slot[INFER_RECORD_FILES];
 	/* The owner's: */
-	struct records_search *leaving[SEARCHES_MOST]; /* they have not ended yet */
+	struct records_search *leaving[RECORD_SEARCHES_MOST]; /* they have not ended yet */
 	struct vain vain[VAIN_MAX];
 	struct budget budget; /* of all files */
 	uint64_t last_ns;     /* the last READ of any */
@@ -82,7 +81,7 @@ void infer_records_free(struct infer_records *r)
 			records_search_free(r->slot[i].search);
 		stride_free(r->slot[i].stride);
 	}
-	for (uint32_t i = 0; i < SEARCHES_MOST; i++)
+	for (uint32_t i = 0; i < RECORD_SEARCHES_MOST; i++)
 		if (r->leaving[i])
 			records_search_free(r->leaving[i]);
 	mutex_fini(&r->mu);
@@ -107,12 +106,12 @@ static uint32_t count_searches(const struct infer_records *r)
 
 	for (uint32_t i = 0; i < INFER_RECORD_FILES; i++)
 		n += r->slot[i].search != NULL;
-	for (uint32_t i = 0; i < SEARCHES_MOST; i++)
+	for (uint32_t i = 0; i < RECORD_SEARCHES_MOST; i++)
 		n += r->leaving[i] != NULL;
 	return n;
 }
 
-/* There is a place for it: no more than SEARCHES_MOST are there at all. */
+/* There is a place for it: no more than RECORD_SEARCHES_MOST are there at all. */
 static void leave_search(struct infer_records *r, struct slot *slot)
 {
 	struct records_search *s;
@@ -132,7 +131,7 @@ static void leave_search(struct infer_records *r, struct slot *slot)
 
 static void free_left(struct infer_records *r)
 {
-	for (uint32_t i = 0; i < SEARCHES_MOST; i++)
+	for (uint32_t i = 0; i < RECORD_SEARCHES_MOST; i++)
 		if (r->leaving[i] && records_search_has_ended(r->leaving[i])) {
 			records_search_free(r->leaving[i]);
 			r->leaving[i] = NULL;
@@ -148,7 +147,7 @@ static void seek_order(struct infer_records *r, struct slot *slot)
 	int rc;
 
 	if (slot->view.kind != STRIDE_RECORDS || slot->search || slot->is_refused || r->p.effort == INFER_OFF ||
-	    count_searches(r) >= SEARCHES_MOST)
+	    count_searches(r) >= RECORD_SEARCHES_MOST)
 		return;
 	seen = malloc(STRIDE_STARTS_MAX * sizeof(*seen));
 	if (!seen)

@@ -23,10 +23,12 @@ uint64_t follow_records_most(uint64_t memory);
 /* Part of the last records that were where the order has them; below 0: too few were read. */
 double follow_match(const struct follow *f);
 
+#define RECORD_SEARCHES_MOST 2u /* that are there at once; they share the memory */
+
 /* --- records_search.c: what looks for the order of the records of one file. */
 struct records_search;
 /* Starts a thread. view: STRIDE_RECORDS, of a file of `size` bytes; name: of the file, for the log; copied. seen: the
- * records that were read first. -E2BIG: more records than there is memory for; -ENOENT: too few. */
+ * records that were read first. params->memory: of all searches, of which it takes a part. -E2BIG: more records than there is memory for; -ENOENT: too few. */
 int records_search_new(const struct infer_records_params *params, const struct stride_view *view, uint64_t size,
 		       const char *name, const uint32_t *seen, size_t n_seen, struct records_search **ret) MUST_USE;
 /* A reader has come to a record. Returns the CPU time that its epoch took, if one was computed. One thread. */

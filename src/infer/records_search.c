@@ -37,7 +37,7 @@ struct records_search {
 	struct way way[WAYS]; /* the likeliest first */
 	size_t n_ways;
 	uint64_t shift;       /* of ways with is_around */
-	uint64_t most, memory; /* most: records of any of them */
+	uint64_t most, memory; /* most: records of any of them; memory: of the finder, and of what follows, each */
 	char name[INFER_NAME_MAX];
 	struct follow *follow;          /* the one thread's */
 	struct follow *_Atomic fresh;   /* of what was found; the one thread takes it */
@@ -115,6 +115,12 @@ bool records_search_is_followed(struct records_search *s)
 	return is;
 }
 
+/* Of one: the last one that was found may be there beside the next. */
+static uint64_t follow_memory(const struct records_search *s)
+{
+	return s->memory ? MAX(s->memory / 2, 1u) : 0;
+}
+
 /* On the finder's thread. */
 static int found(void *ctx, const char *text, uint64_t stamp)
 {
@@ -133,7 +139,7 @@ static int found(void *ctx, const char *text, uint64_t stamp)
 		way = &s->way[answer.way.dir];
 		strip_first(spec);
 	}
-	rc = follow_new(spec, way->n, way->shift, s->memory, &follow);
+	rc = follow_new(spec, way->n, way->shift, follow_memory(s), &follow);
 	if (rc < 0)
 		return rc;
 	follow_free(atomic_exchange(&s->fresh, follow));
@@ -236,7 +242,7 @@ static int start(struct records_search *s, const struct infer_records_params *p,
 {
 	const struct infer_params params = { .n = s->most,
 					     .effort = MIN(p->effort, INFER_QUICK),
-					     .memory = p->memory,
+					     .memory = s->memory,
 					     .threads = p->threads,
 					     .world = p->world,
 					     .is_silent = true,
@@ -263,14 +269,14 @@ int records_search_new(const struct infer_records_params *params, const struct s
 	if (!s)
 		return -ENOMEM;
 	mutex_init(&s->mu);
-	s->memory = params->memory;
+	s->memory = params->memory ? MAX(params->memory / RECORD_SEARCHES_MOST / 2, 1u) : 0;
 	s->numbers = (struct infer_numbers){ .list = list_ways, .number = number_records, .has = has_record, .ctx = s };
 	s->shift = shift_of(view);
 	make_ways(s, view, size);
 	snprintf(s->name, sizeof(s->name), "%s", name);
 	if (s->most < INFER_SAMPLES_MIN)
 		rc = -ENOENT;
-	else if (s->most > follow_records_most(s->memory) || /* nobody could say whether they are still read so */
+	else if (s->most > follow_records_most(follow_memory(s)) || /* nobody could say whether they are still read so */
 		 (s->memory && s->most / BYTES_OF_EACH > s->memory / MEMORY_SHARE))
 		rc = -E2BIG;
 	if (rc == 0)

@@ -19,7 +19,7 @@
 #define REST_NS (50 * NS_PER_MS)
 #define IDLE_ROUNDS 20u
 #define NOTES 256u
-#define MEMORY_SHARE 4u /* of ram, for searches, as of any finder */
+#define MEMORY_SHARE 16u /* of ram, for all searches together */
 
 struct strides {
 	struct orders *o;

@@ -41,15 +41,23 @@ static void name_of(void *ctx, uint32_t file, char out[INFER_NAME_MAX])
 	snprintf(out, INFER_NAME_MAX, "file %u", file);
 }
 
-static void bed_new(struct bed *b, uint64_t size, enum infer_effort effort)
+/* memory: 0: any */
+static void bed_new_small(struct bed *b, uint64_t size, enum infer_effort effort, uint64_t memory)
 {
-	struct infer_records_params params = { .effort = effort, .threads = 1, .clock = &fake_clock, .name = name_of };
+	struct infer_records_params params = {
+		.effort = effort, .memory = memory, .threads = 1, .clock = &fake_clock, .name = name_of
+	};
 
 	*b = (struct bed){ .size = size, .random = check_seed(), .metrics = metrics_new() };
 	b->has = calloc(size / PAGE + 1, 1);
 	CHECK(b->has && b->metrics);
 	params.metrics = b->metrics;
 	CHECK_INT(infer_records_new(&params, &b->records), 0);
+}
+
+static void bed_new(struct bed *b, uint64_t size, enum infer_effort effort)
+{
+	bed_new_small(b, size, effort, 0);
 }
 
 static void bed_free(struct bed *b)
@@ -640,6 +648,25 @@ static void order_is_not_claimed_for_ever(void)
 	order_epoch_free(e);
 }
 
+/* Of the memory of all each search has a part, and of that what follows the order two halves. */
+static void search_has_its_part_of_the_memory(void)
+{
+	const struct job j = { "torch-loader:seed=42", 0, 50000, 3000, 0, 4, 8, 0 };
+	struct order_epoch *e = epoch_of(&j, 0);
+	const struct infer_record_file *f;
+
+	for (uint64_t i = 0; i < 2; i++) {
+		struct bed b;
+
+		bed_new_small(&b, size_of(&j), INFER_QUICK, j.n * (i ? 200 : 180)); /* 2 * 2 * 2 * 24 bytes of each */
+		read_epoch(&b, &j, e, 0, 512);
+		f = look(&b);
+		CHECK(f && f->is_sought == (i == 1));
+		bed_free(&b);
+	}
+	order_epoch_free(e);
+}
+
 static const struct check_test tests[] = {
 	{ "shuffles_are_found_in_their_first_epoch", shuffles_are_found_in_their_first_epoch },
 	{ "records_before_labels_are_counted_right", records_before_labels_are_counted_right },
@@ -658,6 +685,7 @@ static const struct check_test tests[] = {
 	{ "hostile_reads_do_nothing", hostile_reads_do_nothing },
 	{ "order_is_not_sought_when_told_so", order_is_not_sought_when_told_so },
 	{ "order_is_not_claimed_for_ever", order_is_not_claimed_for_ever },
+	{ "search_has_its_part_of_the_memory", search_has_its_part_of_the_memory },
 	{ "nothing_is_looked_for_at_the_end", nothing_is_looked_for_at_the_end },
 };
 

@@ -15,7 +15,7 @@
 
 struct infer_records_params {
 	enum infer_effort effort; /* INFER_OFF: no order is looked for, records are. INFER_FULL is as INFER_QUICK */
-	uint64_t memory;          /* bytes that searches may use beside their threads', 0: any */
+	uint64_t memory;          /* bytes that all searches may use beside their threads', 0: any */
 	unsigned threads;         /* of a search; 0: an eighth of the CPUs */
 	uint32_t world;           /* ranks of the job as its launcher says, 0: unknown */
 	struct clock *clock;      /* borrowed */
