@@ -278,12 +278,12 @@ void infer_records_read(struct infer_records *r, const struct infer_record_read 
 		return;
 	if (r->last_ns && read->at_ns - MIN(r->last_ns, read->at_ns) >= JOB_PAUSE_NS)
 		r->budget = (struct budget){ .cpus = 1 }; /* another job's */
-	r->last_ns = read->at_ns;
+	r->last_ns = MAX(r->last_ns, read->at_ns);
 	spend_open(&r->budget, read->at_ns);
 	slot = slot_of(r, read);
 	if (!slot)
 		return;
-	slot->last_ns = read->at_ns;
+	slot->last_ns = MAX(slot->last_ns, read->at_ns); /* the owner alone writes it */
 	if (!stride_read(slot->stride, read->offset, read->length, read->reader) || !slot->search)
 		return;
 	record = stride_number(slot->stride, &slot->view, read->offset);

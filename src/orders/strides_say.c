@@ -140,16 +140,21 @@ static void say_index(const struct orders *o, const struct infer_record_file *f,
 {
 	const char *dir = o->search.snapshot_dir;
 	char where[2 * PATH_MAX];
+	int n;
 
 	out[0] = 0;
 	if (!is_plain(o->source) || (dir && !is_plain(dir)))
 		return;
-	snprintf(where, sizeof(where), "%s%s%s%s", o->source, dir && *dir ? " --snapshot-dir " : "", dir ? dir : "",
+	n = snprintf(where, sizeof(where), "%s%s%s%s", o->source, dir && *dir ? " --snapshot-dir " : "", dir ? dir : "",
 		 dataset_is_shared(o->dataset) ? " --allow-other" : "");
-	snprintf(out, COMMAND_MAX,
+	if (n >= (int)sizeof(where)) /* no command is better than half of one */
+		return;
+	n = snprintf(out, COMMAND_MAX,
 		 "seq 0 %" PRIu64 " | awk '{ printf \"%%s %%.0f %%d\\n\", \"%s\", %" PRIu64 " + $1 * %" PRIu64 ", %" PRIu64
 		 " }' | clairfs index %s --import /dev/stdin",
 		 f->n - 1, path, origin_of(f), f->view.stride, f->view.stride, where);
+	if (n >= COMMAND_MAX)
+		out[0] = 0;
 }
 
 /* {"index": a command, or "" where there is a table, "order": what goes with it}, or NULL. */

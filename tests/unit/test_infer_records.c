@@ -582,6 +582,26 @@ static void hostile_reads_do_nothing(void)
 	infer_records_free(NULL);
 }
 
+/* Notes of several threads: one comes late, and its file was not quiet for that. */
+static void read_that_comes_late_is_no_pause(void)
+{
+	const struct job j = { "torch-loader:seed=42", 0, 50000, 3000, 0, 4, 8, 0 };
+	struct order_epoch *e = epoch_of(&j, 0);
+	struct bed b;
+
+	bed_new(&b, size_of(&j), INFER_OFF);
+	now_ns += 2 * JOB_PAUSE_NS;
+	read_epoch(&b, &j, e, 0, 512);
+	CHECK(look(&b));
+	now_ns -= 2 * JOB_PAUSE_NS;
+	send(&b, 0, PAGE, 1);
+	now_ns += 2 * JOB_PAUSE_NS;
+	send(&b, 0, PAGE, 1);
+	CHECK(look(&b));
+	bed_free(&b);
+	order_epoch_free(e);
+}
+
 static void order_is_not_sought_when_told_so(void)
 {
 	const struct job j = { "torch-loader:seed=42", 0, 50000, 3000, 0, 4, 8, 0 };
@@ -683,6 +703,7 @@ static const struct check_test tests[] = {
 	{ "step_looks_at_one_file", step_looks_at_one_file },
 	{ "other_job_is_looked_at_anew", other_job_is_looked_at_anew },
 	{ "hostile_reads_do_nothing", hostile_reads_do_nothing },
+	{ "read_that_comes_late_is_no_pause", read_that_comes_late_is_no_pause },
 	{ "order_is_not_sought_when_told_so", order_is_not_sought_when_told_so },
 	{ "order_is_not_claimed_for_ever", order_is_not_claimed_for_ever },
 	{ "search_has_its_part_of_the_memory", search_has_its_part_of_the_memory },

@@ -191,6 +191,29 @@ static void commands_name_the_records(void)
 	}
 }
 
+/* Names so long that the command has no room for them. */
+static void command_is_whole_or_none(void)
+{
+	char *dir = malloc(2 * PATH_MAX);
+	struct infer_record_file f;
+	struct bed b;
+	json_t *json;
+
+	CHECK(dir);
+	memset(dir, 'd', 2 * PATH_MAX - 1);
+	dir[2 * PATH_MAX - 1] = 0;
+	bed_new(&b, "long", "a.bin", RECORDS * STRIDE, INFER_QUICK);
+	f = file_of(&b);
+	f.n = RECORDS;
+	snprintf(f.spec, sizeof(f.spec), "sequential");
+	b.o->search.snapshot_dir = dir;
+	json = strides_say(b.o, &f);
+	CHECK(json && !json_object_get(json, "tell"));
+	json_decref(json);
+	bed_free(&b);
+	free(dir);
+}
+
 /* With a table of its records. */
 static void bed_new_table(struct bed *b, const char *dir, const char *name)
 {
@@ -391,6 +414,7 @@ static void thread_hears_of_reads(void)
 static const struct check_test tests[] = {
 	{ "words_say_no_more_than_is_known", words_say_no_more_than_is_known },
 	{ "commands_name_the_records", commands_name_the_records },
+	{ "command_is_whole_or_none", command_is_whole_or_none },
 	{ "names_are_no_commands", names_are_no_commands },
 	{ "names_are_said_to_whom_they_are_shown", names_are_said_to_whom_they_are_shown },
 	{ "table_that_is_there_is_not_made_again", table_that_is_there_is_not_made_again },

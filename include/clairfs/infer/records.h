@@ -38,7 +38,7 @@ struct infer_record_read {
 	uint32_t file;   /* any number that names it */
 	uint32_t reader; /* the thread, 0: not known */
 	uint64_t size, offset, length; /* bytes; size: of the file */
-	uint64_t at_ns;  /* when it came, by the clock of the params; never less than before */
+	uint64_t at_ns;  /* when it came, by the clock of the params; of several threads one may come late */
 };
 
 /* --- One thread, the owner; the next two are its. Takes note: a microsecond, a file that is new some ten. At the end of
