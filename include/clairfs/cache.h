@@ -16,6 +16,7 @@
 #include "clairfs/base/queue.h"
 #include "clairfs/cache/news.h"
 #include "clairfs/cache/probe.h"
+#include "clairfs/cache/reads.h"
 #include "clairfs/dataset.h"
 #include "clairfs/metrics.h"
 #include "clairfs/tier.h"
@@ -43,6 +44,7 @@ struct cache_params {
 	/* struct page_job: work that waits for pages, put there under locks of the cache; who takes
 	 * one has it done (cache_do_page_job). NULL: nobody does, and nothing may be mounted. */
 	struct queue *pages;
+	struct reads *reads; /* READs of files that are cut are noted there; borrowed. NULL: nobody looks */
 	uint64_t arena_bytes; /* of the arena, what is planned with: its own limit is larger by what
 			       * demand reads in flight may need */
 	uint32_t prefetch_max;  /* requests in flight, 0 = 64 */

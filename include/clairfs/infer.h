@@ -178,6 +178,7 @@ struct infer_params {
 	unsigned threads;        /* of the full search; 0: an eighth of the CPUs */
 	uint32_t world;          /* ranks of the job as its launcher says, 0: unknown */
 	const char *told;        /* spec of the order in force at the start, or NULL */
+	bool is_silent;          /* found() says in the log what was found */
 	struct clock *clock;     /* borrowed */
 	struct metrics *metrics; /* borrowed */
 	const struct infer_searches *searches; /* NULL: the real ones */

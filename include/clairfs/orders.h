@@ -51,8 +51,13 @@ struct orders_search {
 	uint32_t world;          /* ranks of the job as its launcher says, 0: unknown */
 	uint64_t ram;            /* the mount's; shares of it are taken */
 	struct metrics *metrics; /* borrowed */
+	const char *snapshot_dir; /* as the mount was told, for words; borrowed. NULL: it was not */
 };
 int orders_search(struct orders *o, const struct orders_search *search, struct err *err) MUST_USE;
+
+/* For cache_params, after orders_search: where READs of files that are cut are noted, for who looks for records in
+ * them; it lives until orders_free. NULL: no file is cut, or nobody looks. */
+struct reads *orders_reads(const struct orders *o);
 
 /* Who accounts for the first job. Functions of any thread, that must not block for long. */
 struct orders_watch {
@@ -75,7 +80,8 @@ int orders_listen(struct orders *o, struct err *err) MUST_USE;
 /* --- While it is mounted. */
 /* Starts the threads; after drive_start. */
 int orders_start(struct orders *o, struct err *err) MUST_USE;
-/* Nobody waits for files any more, as the mount is being taken away. NULL is fine, as below. */
+/* Nobody waits for files any more, and no records are looked for, as the mount is being taken away. NULL is fine,
+ * as below. */
 void orders_quit(struct orders *o);
 /* Ends the threads; waits for searches, as infer_stop. Before drive_stop. Also when it was never
  * started. */

@@ -417,6 +417,19 @@ static void note_staged(struct cache *c, const struct cache_read *r)
 		tracer_lost(c, r->unit);
 }
 
+/* Of a file of several units: whoever looks for records in it hears where it is read. */
+static void note_place(struct cache *c, const struct cache_read *r)
+{
+	if (!c->p.reads || unit_eq(r->unit, UNIT_NONE) || !unit_is_traced(c, r->unit) ||
+	    dataset_is_in_records(c->p.dataset, r->entry))
+		return;
+	reads_note(c->p.reads, &(struct read_note){ .entry = r->entry,
+						    .length = r->length,
+						    .offset = r->offset,
+						    .at_ns = r->arrived_ns,
+						    .reader = r->reader });
+}
+
 void cache_read(struct cache *c, struct cache_read *r)
 {
 	struct shard *s = shard_of(c, r->entry);
@@ -438,8 +451,10 @@ void cache_read(struct cache *c, struct cache_read *r)
 	if (!unit_eq(r->unit, UNIT_NONE))
 		note_staged(c, r);
 	if (dataset_unit_map(c->p.dataset)->first &&
-	    r->renewal == dataset_renewal(c->p.dataset, r->entry))
+	    r->renewal == dataset_renewal(c->p.dataset, r->entry)) {
 		reached_note(c, r);
+		note_place(c, r);
+	}
 	r->is_accounted = account_read_begin(c, r);
 	mutex_lock(&s->mu);
 	es = entry_get_locked(c, s, r->entry);

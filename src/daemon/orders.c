@@ -141,7 +141,8 @@ int wire_make_search(struct wire *w, struct err *err)
 						    : MAX(cpus_of(0) / CPUS_SHARE, 1),
 		.world = world_told(),
 		.ram = w->memory.ram,
-		.metrics = w->metrics
+		.metrics = w->metrics,
+		.snapshot_dir = w->opts->snapshot_dir
 	};
 
 	w->watch = (struct drive_watch){ .opened = tell_opened, .planned = tell_planned, .ctx = w };

@@ -246,6 +246,7 @@ static int make_drive(struct wire *w, struct err *err)
 				   .metrics = w->metrics,
 				   .clock = clock_monotonic(),
 				   .probe = wait_probe(w->wait),
+				   .reads = orders_reads(w->orders),
 				   .arena_bytes = arena,
 				   .revalidate_ns = o->revalidate * NS_PER_S };
 	struct drive_params dp = { .cache = cp,

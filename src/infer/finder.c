@@ -499,7 +499,9 @@ static void hand_over_locked(struct infer *infer, uint64_t opens)
 		return;
 	}
 	mutex_unlock(&infer->mu);
-	if (is_guess)
+	if (infer->p.is_silent)
+		;
+	else if (is_guess)
 		log_info("the order %s is expected next", spec);
 	else
 		log_info("found the order %s after %" PRIu64 " opens", spec, opens);

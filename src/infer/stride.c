@@ -146,13 +146,13 @@ static void jump(struct stride *s, struct stride_run *run, uint64_t offset, uint
 	s->start[run->start] = (struct stride_start){ .at = at, .is_new = is_new };
 }
 
-void stride_read(struct stride *s, uint64_t offset, uint64_t length, uint32_t reader)
+bool stride_read(struct stride *s, uint64_t offset, uint64_t length, uint32_t reader)
 {
-	struct stride_run *run, *room = NULL;
+	struct stride_run *run, *room = NULL; /* room: of one that begins here */
 	uint64_t end, pages;
 
 	if (offset >= s->size || length == 0)
-		return;
+		return false;
 	end = offset + MIN(length, s->size - offset);
 	s->reads++;
 	run = find_run(s, offset, end, reader, &room);
@@ -165,9 +165,10 @@ void stride_read(struct stride *s, uint64_t offset, uint64_t length, uint32_t re
 		jump(s, run, offset, end, reader);
 	}
 	if (run->start == STRIDE_NONE)
-		return;
+		return room;
 	pages = DIV_ROUND_UP(run->end, STRIDE_PAGE) - run->begin / STRIDE_PAGE;
 	s->start[run->start].pages = (uint32_t)MIN(pages, UINT32_MAX);
+	return room;
 }
 
 uint64_t stride_jumps(const struct stride *s)
@@ -200,13 +201,15 @@ static uint32_t count_streams(const struct stride *s)
 	return n;
 }
 
-void stride_judge(const struct stride *s, struct stride_view *ret)
+void stride_judge(const struct stride *s, const atomic_bool *cancel, struct stride_view *ret)
 {
 	double bits;
 
 	*ret = (struct stride_view){ .kind = STRIDE_NOTHING };
-	if (stride_find(s, ret)) {
+	if (stride_find(s, cancel, ret)) {
 		ret->kind = STRIDE_RECORDS;
+	} else if (cancel && atomic_load(cancel)) {
+		*ret = (struct stride_view){ .kind = STRIDE_NOTHING };
 	} else if (is_table(s, &bits)) {
 		*ret = (struct stride_view){ .kind = STRIDE_TABLE, .n = s->n_places, .bits = bits };
 		ret->reach = ret->n;
@@ -219,7 +222,8 @@ void stride_say(const struct stride_view *v, char *out, size_t size)
 {
 	switch (v->kind) {
 	case STRIDE_RECORDS:
-		snprintf(out, size, "reads records of %" PRIu64 " bytes", v->stride);
+		snprintf(out, size, "reads records of %s%" PRIu64 " bytes", v->stride_most > v->stride_least ? "about " : "",
+			 v->stride);
 		break;
 	case STRIDE_TABLE:
 		snprintf(out, size, "reads at %" PRIu64 " places again and again", v->n);

@@ -27,11 +27,12 @@
 #define ROUND 6755399441055744.0 /* added to a number below 2^51, it leaves no place for its fraction */
 #define ENOUGH_BITS 24.0
 #define CLASS_MAX (1u << 20) /* strides of a kind that are tried */
-#define BIG_PAGES 32u        /* what is read at once may be longer than a record: read-ahead */
+#define BIG_PAGES 32u        /* what is read at once may be longer than a record: read-ahead, also around a page */
 #define AHEAD_PAGES 257u
 #define SPARSE 4u            /* who reads a quarter of each */
 #define TIMES_MAX 8u
 #define MULTIPLES_MAX 256u
+#define UNHEARD 64u /* strides that are tried before it is asked whether to go on */
 
 /* A kind of strides: from, from + step, ... */
 struct kind {
@@ -50,6 +51,7 @@ struct starts {
 	uint32_t n, pages; /* pages: that are read at once, in the middle */
 	uint64_t span;
 	double sketch[SKETCH];
+	const atomic_bool *cancel; /* NULL: never */
 };
 
 static int compare_u64(const void *a, const void *b)
@@ -129,20 +131,35 @@ static struct fit fit_of(struct starts *s, uint64_t stride)
 	return best;
 }
 
+/* Of those that chance would not have there: where records are short it has many there, and beginnings that are
+ * no records' need not be everywhere alike (read-ahead ends at powers of two). */
+static bool explains_half(const struct starts *s, const struct fit *one)
+{
+	double chance = (double)STRIDE_PAGE / (double)one->stride * s->n;
+
+	return 2 * (one->hits - chance) >= s->n - chance;
+}
+
 static void try_stride(struct starts *s, uint64_t stride, double price, struct fit *best)
 {
 	struct fit one = fit_of(s, stride);
 
 	one.bits -= price;
-	if (2 * one.hits >= s->n && one.bits > best->bits)
+	if (explains_half(s, &one) && one.bits > best->bits)
 		*best = one;
+}
+
+/* After so many strides: nobody wants the answer any more. */
+static bool is_cancelled(const struct starts *s, uint64_t tried)
+{
+	return s->cancel && tried % UNHEARD == 0 && atomic_load_explicit(s->cancel, memory_order_relaxed);
 }
 
 static void try_kind(struct starts *s, struct kind k, double price, struct fit *best)
 {
 	uint64_t from = DIV_ROUND_UP(MAX(k.from, STRIDE_LEAST), k.step) * k.step, to = MIN(k.to, s->span);
 
-	for (uint64_t i = 0, stride = from; stride <= to && i < CLASS_MAX; i++, stride += k.step)
+	for (uint64_t i = 0, stride = from; stride <= to && i < CLASS_MAX && !is_cancelled(s, i); i++, stride += k.step)
 		if (is_worth_it(s, (double)stride))
 			try_stride(s, stride, price, best);
 }
@@ -155,7 +172,7 @@ static void try_multiples(struct starts *s, struct fit *best)
 
 	/* There are few, so none is given up by a few beginnings that are strays. */
 	for (uint64_t times = 2; times <= TIMES_MAX; times++)
-		for (uint64_t k = 0; k <= 2 * times * off && k < MULTIPLES_MAX; k++)
+		for (uint64_t k = 0; k <= 2 * times * off && k < MULTIPLES_MAX && !is_cancelled(s, k); k++)
 			try_stride(s, times * (one.stride - off) + k, 2.3 + 20, best);
 }
 
@@ -170,7 +187,7 @@ static struct fit find_kind(struct starts *s)
 	try_kind(s, (struct kind){ 512, (uint64_t)CLASS_MAX / 64 * 512, 512 }, 2.3 + 14, &best);
 	if (best.bits >= ENOUGH_BITS)
 		return best;
-	if (s->pages > BIG_PAGES)
+	if (s->pages >= BIG_PAGES)
 		try_kind(s, (struct kind){ read - MIN(read, AHEAD_PAGES * page), read, 1 }, 2.3 + 20, &best);
 	if (best.bits < ENOUGH_BITS)
 		try_kind(s, (struct kind){ read, SPARSE * read, 1 }, 2.3 + 20, &best);
@@ -184,7 +201,7 @@ struct read_records {
 	uint64_t *at;
 	int64_t *number;
 	uint32_t n;
-	int64_t reach; /* the highest number */
+	int64_t first, reach; /* the lowest number, and the highest */
 };
 
 /* READs of records begin in [low, low + 4095] + k * stride. */
@@ -200,6 +217,7 @@ static void list_records(const struct starts *s, const struct fit *fit, struct r
 			continue;
 		ret->at[ret->n] = s->at[i];
 		ret->number[ret->n] = off / stride;
+		ret->first = ret->n ? MIN(ret->first, ret->number[ret->n]) : ret->number[0];
 		ret->reach = MAX(ret->reach, ret->number[ret->n]);
 		ret->n++;
 	}
@@ -236,6 +254,8 @@ static int64_t roundest(int64_t low, int64_t high, int64_t stride)
 	return DIV_ROUND_UP(low, unit) * unit;
 }
 
+#define ROUND_BYTES 512
+#define NICE_END 256 /* records end with the file */
 /* How much speaks for a stride among those that fit. Lower 8 bits: how round it is. ret_origin: of it. */
 static int niceness(uint64_t stride, int64_t low, int64_t high, uint64_t size, uint64_t *ret_origin)
 {
@@ -244,14 +264,14 @@ static int niceness(uint64_t stride, int64_t low, int64_t high, uint64_t size, u
 	bool is_end = (int64_t)ends <= high && ends < stride && ends % 64 == 0;
 
 	*ret_origin = is_end ? ends : (uint64_t)roundest(low, high, (int64_t)stride);
-	return (is_end ? 256 : 0) + __builtin_ctzll(stride);
+	return (is_end ? NICE_END : 0) + __builtin_ctzll(stride);
 }
 
 static bool choose_stride(const struct read_records *r, const struct fit *fit, uint64_t size,
 			  struct stride_view *ret)
 {
-	/* A page of drift over all that was read is as far as another stride can be off. */
-	uint64_t off = STRIDE_PAGE / (uint64_t)MAX(r->reach, 1) + 1, least = MAX(fit->stride, off) - off;
+	/* A page of drift over all that was read is as far as either can be off the right one. */
+	uint64_t off = 2 * STRIDE_PAGE / (uint64_t)MAX(r->reach - r->first, 1) + 1, least = MAX(fit->stride, off) - off, n_end = 0;
 	int best = -1;
 
 	for (uint64_t stride = MAX(least, STRIDE_LEAST); stride <= fit->stride + off; stride++) {
@@ -262,6 +282,9 @@ static bool choose_stride(const struct read_records *r, const struct fit *fit, u
 		if (!origins_of(r, stride, &low, &high))
 			continue;
 		nice = niceness(stride, low, high, size, &origin);
+		ret->stride_least = best < 0 ? stride : ret->stride_least;
+		ret->stride_most = stride;
+		n_end += nice >= NICE_END;
 		if (nice <= best)
 			continue;
 		best = nice;
@@ -270,6 +293,9 @@ static bool choose_stride(const struct read_records *r, const struct fit *fit, u
 		/* A stray near a record's beginning may have moved it by a page. */
 		ret->least = (uint64_t)MAX(low - (int64_t)STRIDE_PAGE, 0);
 	}
+	/* Of round lengths no number of reads tells the neighbours apart; of others one may end so by chance. */
+	if (n_end == 1 && ret->stride % ROUND_BYTES == 0)
+		ret->stride_least = ret->stride_most = ret->stride;
 	return best >= 0;
 }
 
@@ -282,7 +308,7 @@ static struct fit find_fit(struct starts *s)
 	return best;
 }
 
-bool stride_find(const struct stride *s, struct stride_view *ret)
+bool stride_find(const struct stride *s, const atomic_bool *cancel, struct stride_view *ret)
 {
 	AUTO_FREE struct starts *starts = malloc(sizeof(*starts));
 	AUTO_FREE uint64_t *at = malloc(STRIDE_STARTS_MAX * sizeof(*at));
@@ -292,11 +318,12 @@ bool stride_find(const struct stride *s, struct stride_view *ret)
 
 	if (!starts || !at || !number || s->size >= 1ull << 53)
 		return false;
+	starts->cancel = cancel;
 	take_starts(s, starts);
 	if (starts->n < LEAST)
 		return false;
 	fit = find_fit(starts);
-	if (fit.bits < ENOUGH_BITS)
+	if (fit.bits < ENOUGH_BITS || is_cancelled(starts, 0))
 		return false;
 	list_records(starts, &fit, &records);
 	if (!choose_stride(&records, &fit, s->size, ret))

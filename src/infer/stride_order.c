@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records by their numbers, and the search for the order they are read in: the same as for files, which knows
- * numbers only. How many there are is part of a shuffle, and a file does not say it: there may be labels, a table or a
- * footer behind the last one. So a few numbers are asked about; a wrong one explains nothing.
- *
- * Pure but for the searches, which start threads. */
-#include <errno.h>
-#include <math.h>
-#include <stdlib.h>
-
+/* Records by their numbers, for the search for the order they are read in: the same as for files, which knows
+ * numbers only (records.c). How many there are is part of a shuffle, and a file does not say it: there may be labels,
+ * a table or a footer behind the last one. So a few numbers are asked about; a wrong one explains nothing. Pure. */
 #include "stride_priv.h"
 
 #define NEAR (STRIDE_PAGE + STRIDE_PAGE / 2)
@@ -70,29 +64,4 @@ size_t stride_counts(const struct stride_view *v, uint64_t size, uint64_t ret[ST
 			ret[n++] = count;
 	}
 	return n;
-}
-
-int stride_ask(const struct stride *s, const struct stride_view *v, const struct infer_question *q,
-	       struct infer_answer *ret)
-{
-	AUTO_FREE uint32_t *number = malloc(STRIDE_STARTS_MAX * sizeof(*number));
-	uint64_t count[STRIDE_COUNTS];
-	size_t n_counts = stride_counts(v, s->size, count);
-	struct infer_question of = *q;
-	int rc = -ENOENT;
-
-	if (!number)
-		return -ENOMEM;
-	of.numbers = NULL;
-	of.seen = number;
-	of.n_seen = stride_numbers(s, v, number, STRIDE_STARTS_MAX);
-	for (size_t i = 0; i < n_counts && rc == -ENOENT; i++) {
-		if (count[i] < INFER_SAMPLES_MIN || count[i] >= STRIDE_NONE - 1)
-			continue;
-		of.n = count[i];
-		rc = infer_searches_real.quick(&of, ret);
-		if (rc == 0 && ret->margin < log2((double)n_counts))
-			rc = -ENOENT;
-	}
-	return rc;
 }

@@ -39,7 +39,7 @@ struct stride {
 	uint64_t fresh; /* the last 64 jumps, 1: to a new place; the youngest is bit 0 */
 };
 
-/* Records, from the distinct places. False: there are none. */
-bool stride_find(const struct stride *s, struct stride_view *ret);
+/* Records, from the distinct places. False: there are none, or it was cancelled. */
+bool stride_find(const struct stride *s, const atomic_bool *cancel, struct stride_view *ret);
 
 #endif

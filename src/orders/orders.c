@@ -87,9 +87,17 @@ int orders_search(struct orders *o, const struct orders_search *search, struct e
 					     .clock = o->clock,
 					     .metrics = search->metrics };
 
+	int rc;
+
 	assert(!o->untold);
 	o->search = *search;
-	return untold_new(o, &params, &o->untold, err);
+	rc = untold_new(o, &params, &o->untold, err);
+	return rc == 0 ? strides_new(o, &o->strides, err) : rc;
+}
+
+struct reads *orders_reads(const struct orders *o)
+{
+	return strides_reads(o->strides);
 }
 
 void orders_set_watch(struct orders *o, const struct orders_watch *watch)
@@ -195,6 +203,8 @@ int orders_start(struct orders *o, struct err *err)
 	if (rc == 0)
 		rc = renumber_start(o, err);
 	if (rc == 0)
+		rc = strides_start(o->strides, err);
+	if (rc == 0)
 		rc = thr_start(&o->thr, "cl-orders", orders_main, o, err);
 	return rc;
 }
@@ -204,6 +214,7 @@ void orders_quit(struct orders *o)
 	if (!o)
 		return;
 	order_maker_quit(o->maker);
+	strides_quit(o->strides);
 	if (!o->thr.is_started) /* nobody would answer */
 		inbox_close(&o->inbox);
 }
@@ -215,6 +226,7 @@ void orders_stop(struct orders *o)
 	inbox_close(&o->inbox);
 	thr_join(&o->thr);
 	untold_stop(o->untold);
+	strides_stop(o->strides);
 	renumber_stop(o);
 }
 
@@ -226,6 +238,7 @@ bool orders_free(struct orders *o)
 		return true;
 	assert(!o->thr.is_started);
 	untold_free(o->untold);
+	strides_free(o->strides);
 	order_free(o->order);
 	may_free = order_maker_free(o->maker);
 	order_spec_free(o->spec);
@@ -333,5 +346,13 @@ uint32_t orders_get_jobs(struct orders *o, struct orders_job ret[PLAN_JOBS])
 
 json_t *orders_search_json(struct orders *o)
 {
-	return untold_json(o->untold);
+	json_t *json = untold_json(o->untold), *records = strides_json(o->strides);
+
+	if (!json || !records) {
+		json_decref(records);
+		return json;
+	}
+	(void)json_object_set_new(json, "records", records);
+	(void)json_object_set_new(json, "records_reads_lost", json_integer((json_int_t)strides_lost(o->strides)));
+	return json;
 }

@@ -54,6 +54,7 @@ struct orders {
 	uint64_t now_ns, look_ns; /* of this step; when to look for jobs that are over */
 	struct untold *untold;    /* looks for orders that nobody told */
 	struct renumber *renumber;
+	struct strides *strides; /* looks for records in files that are cut; NULL: there are none */
 	/* The lanes': */
 	struct told_list list[ORDERS_LANES];
 	/* Anybody's: */
@@ -106,6 +107,27 @@ void told_list_params(const struct told_list *list, struct order_params *params)
  * After an error the list is gone, but not after -ESTALE: it is somebody else's. */
 int told_list_add(struct told_list *list, struct clairfs_list *part, uint32_t n_samples,
 		  struct order_spec **ret, struct err *err) MUST_USE;
+
+/* strides.c: records in files that are cut, which nobody told. */
+struct strides;
+/* *ret is NULL where no file is cut, or nothing is looked for. */
+int strides_new(struct orders *o, struct strides **ret, struct err *err) MUST_USE;
+int strides_start(struct strides *s, struct err *err) MUST_USE; /* NULL is fine, as below */
+/* Nothing is looked for any more: cancels what is under way, waits for nothing. Any thread. */
+void strides_quit(struct strides *s);
+/* Ends the thread; also when it was never started. */
+void strides_stop(struct strides *s);
+void strides_free(struct strides *s); /* waits for searches, as infer_stop */
+struct reads *strides_reads(const struct strides *s);
+/* READs that found no room in the ring, so nobody looked at them. Any thread. */
+uint64_t strides_lost(const struct strides *s);
+/* What is known of each file, an array; NULL when out of memory. Any thread, never waits for a search. */
+json_t *strides_json(struct strides *s);
+
+/* strides_say.c */
+struct infer_record_file;
+/* One of them, as an object with words for a person; NULL when out of memory. Any thread. */
+json_t *strides_say(const struct orders *o, const struct infer_record_file *file);
 
 /* renumber.c: other numbers of the files, while the order is lost. */
 int renumber_start(struct orders *o, struct err *err) MUST_USE;

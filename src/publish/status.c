@@ -30,6 +30,29 @@ static void print_searches(FILE *out, const json_t *search)
 	fprintf(out, "          the last job that has ended read %s\n", shown);
 }
 
+/* Records that were found in large files, which nobody told. */
+static void print_records(FILE *out, const json_t *order)
+{
+	const json_t *records = json_object_get(json_object_get(order, "search"), "records"), *one;
+	size_t i;
+
+	json_array_foreach(records, i, one)
+	{
+		const char *index = str(one, "tell", "index"), *spec = str(one, "tell", "order");
+		const char *words = json_string_value(json_object_get(one, "order_words"));
+
+		fprintf(out, "records   %s: %s\n", json_string_value(json_object_get(one, "path")),
+			json_string_value(json_object_get(one, "read")));
+		if (words && *words)
+			fprintf(out, "          %s\n", words);
+		if (*index)
+			fprintf(out, "          a table of them: %s\n", index);
+		if (*spec)
+			fprintf(out, "          %s: order=%s\n",
+				*index ? "with it the next mount can be told" : "it can be told", spec);
+	}
+}
+
 static void status_order(FILE *out, const json_t *root)
 {
 	const json_t *order = json_object_get(root, "order");
@@ -46,6 +69,7 @@ static void status_order(FILE *out, const json_t *root)
 	fprintf(out, "          the job %s\n", str(root, "order", "doing"));
 	fprintf(out, "          %s\n", str(order, "search", "doing"));
 	print_searches(out, json_object_get(order, "search"));
+	print_records(out, order);
 	if (*spec && strcmp(str(root, "order", "state"), "finished") != 0)
 		fprintf(out, "          epoch %.0f, position %.0f of %.0f, lead %.0f, "
 			"%.0f %% of the last reads as predicted\n",

@@ -333,6 +333,7 @@ struct rig *rig_new(const struct rig_options *options)
 		.arena_bytes = o->arena_bytes,
 		.revalidate_ns = o->revalidate_ns,
 		.probe = o->probe,
+		.reads = o->reads,
 	};
 	struct drive_params params = {
 		.cache = cache,

@@ -49,6 +49,7 @@ struct rig_options {
 	const struct drive_watch *watch;
 	const struct probe *probe;
 	const struct drive_probe *drive_probe;
+	struct reads *reads; /* borrowed, until rig_free; NULL: none */
 };
 
 /* What the stage was asked and what readers were answered, in order. */

@@ -383,7 +383,33 @@ static void a_read_of_two_units_is_in_flight_in_both(void)
 	rig_free(rig);
 }
 
+/* Whoever looks for records hears of READs of files that are cut, and of no others. */
+static void reads_of_cut_files_are_noted(void)
+{
+	static const uint64_t sizes[] = { 38 * MIB + 1000, 5000, 15 * MIB };
+	struct read_note note[4];
+	struct reads *reads;
+	struct rig *rig;
+
+	CHECK_INT(reads_new(&reads), 0);
+	rig = rig_new(&(struct rig_options){
+		.n = 3, .sizes = sizes, .arena_limit = 64 * MIB, .is_not_started = true, .reads = reads });
+	rig_read_check(rig, 1, 0, PAGE);
+	rig_read_check(rig, 2, 3 * MIB, 100000);
+	rig_read_check(rig, 0, 5 * MIB + PAGE, 100000);
+	rig_read_check(rig, 0, 38 * MIB, 1000); /* from memory or the source, at the end of the file */
+	CHECK_U64(reads_take(reads, note, 4), 2);
+	CHECK_U64(note[0].entry.v, rig_entry(rig, 0).v);
+	CHECK_U64(note[0].offset, 5 * MIB + PAGE);
+	CHECK_U64(note[0].length, 100000);
+	CHECK(note[0].at_ns > 0 && note[1].at_ns >= note[0].at_ns);
+	CHECK_U64(note[1].offset, 38 * MIB);
+	rig_free(rig);
+	reads_free(reads);
+}
+
 static const struct check_test tests[] = {
+	{ "reads_of_cut_files_are_noted", reads_of_cut_files_are_noted },
 	{ "opens_that_are_not_heard_of_are_told", opens_that_are_not_heard_of_are_told },
 	{ "an_open_that_comes_after_its_first_read_is_one",
 	  an_open_that_comes_after_its_first_read_is_one },

@@ -79,6 +79,15 @@ static void a_line_is_there_when_it_says_something(void)
 		{ "{'counters': {'upcall_open': 3, 'sample_opens': 6}}",
 		  "0.500 per open of a sample" },
 		{ "{'order': {'search': {'others': [{'doing': 'D'}]}}}", "another job: D" },
+		{ "{'order': {'search': {'records': [{'path': 'P', 'read': 'R', 'order_words': ''}]}}}",
+		  "records   P: R\n" },
+		{ "{'order': {'search': {'records': [{'path': 'P', 'read': 'R', 'order_words': 'W', "
+		  "'tell': {'index': 'I', 'order': 'O'}}]}}}",
+		  "          W\n          a table of them: I\n"
+		  "          with it the next mount can be told: order=O\n" },
+		{ "{'order': {'search': {'records': [{'path': 'P', 'read': 'R', 'order_words': 'W', "
+		  "'tell': {'index': '', 'order': 'O'}}]}}}",
+		  "          W\n          it can be told: order=O\n" },
 		{ "{'order': {'search': {'ended': 'sequential'}}}",
 		  "the last job that has ended read sequential" },
 		{ "{'jobs': [{'spec': 'sequential'}, {'spec': 'sequential', 'pid': 5}]}",
@@ -88,7 +97,7 @@ static void a_line_is_there_when_it_says_something(void)
 	};
 	/* Of whatever there is nothing, not even none. */
 	static const char *const never[] = { "have changed there", "shrunk under", "store     ",
-					     "memory    ",	   "of ram",	   "another job",
+					     "memory    ",	   "of ram",	   "another job", "records   ",
 					     "job 1",		   "degraded",	   "per open" };
 	json_t *nothing = json_object();
 	AUTO_FREE char *without = told_of(nothing);

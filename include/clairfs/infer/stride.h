@@ -8,12 +8,12 @@
 #ifndef CLAIRFS_INFER_STRIDE_H
 #define CLAIRFS_INFER_STRIDE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "clairfs/base/cleanup.h"
-#include "clairfs/infer.h"
 
 #define STRIDE_NONE UINT32_MAX
 #define STRIDE_STARTS_MAX 1024 /* first places that are kept in the order they were read in */
@@ -32,6 +32,9 @@ struct stride_view {
 	enum stride_kind kind;
 	uint64_t origin, stride; /* of records */
 	uint64_t least;          /* what the origin may be instead: within a page of it, or it */
+	/* Others fit what was read as well as `stride` does, from one to the other. Both are `stride` where only one
+	 * fits, or it is round and by it alone the records end with the file. */
+	uint64_t stride_least, stride_most;
 	uint64_t n;              /* records that fit in the file; or places */
 	uint64_t reach;          /* the last record that was read, + 1 */
 	double bits;             /* how unlikely by chance, beyond all that was tried */
@@ -42,11 +45,12 @@ struct stride;
 /* A file of so many bytes. Takes 24 KiB, and up to 300 where it has many places. -ENOMEM. */
 int stride_new(uint64_t size, struct stride **ret) MUST_USE;
 void stride_free(struct stride *s);
-/* Some bytes are READ; reader: the thread, or 0. A few hundred instructions. */
-void stride_read(struct stride *s, uint64_t offset, uint64_t length, uint32_t reader);
+/* Some bytes are READ; reader: the thread, or 0. True: it is a jump, so something may begin there. A few hundred
+ * instructions. */
+bool stride_read(struct stride *s, uint64_t offset, uint64_t length, uint32_t reader);
 /* What is known by now. Milliseconds, where nothing is found up to half a second: on no thread that others
- * wait for. */
-void stride_judge(const struct stride *s, struct stride_view *ret);
+ * wait for. cancel: once it is true this returns within a millisecond or so, with STRIDE_NOTHING; NULL: never. */
+void stride_judge(const struct stride *s, const atomic_bool *cancel, struct stride_view *ret);
 /* How many places were jumped to so far: when to judge again. */
 uint64_t stride_jumps(const struct stride *s);
 
@@ -54,14 +58,10 @@ uint64_t stride_jumps(const struct stride *s);
 uint32_t stride_number(const struct stride *s, const struct stride_view *v, uint64_t start);
 /* The first records that were read, each once, in that order. Returns how many. */
 size_t stride_numbers(const struct stride *s, const struct stride_view *v, uint32_t *ret, size_t max);
-/* How many records a job may number, the likeliest first: what else is in the file (labels, a footer) nobody
- * knows. */
+/* How many records a job may number, the likeliest first, which is also the most: what else is in the file
+ * (labels, a footer) nobody knows. */
 size_t stride_counts(const struct stride_view *v, uint64_t size, uint64_t ret[STRIDE_COUNTS]);
-/* The order in which the records are read, as the quick search for files finds it: q has all but samples and
- * numbers. 0: *ret is the answer, of ret->n records. Else as infer_searches. */
-int stride_ask(const struct stride *s, const struct stride_view *v, const struct infer_question *q,
-	       struct infer_answer *ret) MUST_USE;
-/* One line: "reads records of 150528 bytes". */
+/* One line: "reads records of 150528 bytes", "of about" where others fit. */
 void stride_say(const struct stride_view *v, char *out, size_t size);
 
 #endif
