@@ -32,6 +32,7 @@
 #define SPARSE 4u            /* who reads a quarter of each */
 #define TIMES_MAX 8u
 #define MULTIPLES_MAX 256u
+#define STRAYS_OF 32 /* records: one of so many may be a stray, beside where they begin */
 #define UNHEARD 64u /* strides that are tried before it is asked whether to go on */
 
 /* A kind of strides: from, from + step, ... */
@@ -223,6 +224,19 @@ static void list_records(const struct starts *s, const struct fit *fit, struct r
 	}
 }
 
+/* Whether what is taken for record 0 is number 1, though a few were read that begin too low for that. They are
+ * strays: of a header that ends just before record 1 many were. */
+static bool is_moved(const struct read_records *r, int64_t stride, int64_t low)
+{
+	uint32_t below = 0;
+
+	if (low + (int64_t)STRIDE_PAGE <= stride)
+		return false;
+	for (uint32_t i = 0; i < r->n; i++)
+		below += (int64_t)r->at[i] - r->number[i] * stride + (int64_t)STRIDE_PAGE <= stride;
+	return below * STRAYS_OF <= r->n;
+}
+
 /* Where record 0 may begin by this stride: all that were read begin in their pages. Where it may be behind the
  * first stride, what is taken for it is number 1. False: nowhere. */
 static bool origins_of(const struct read_records *r, uint64_t stride, int64_t *low, int64_t *high)
@@ -235,11 +249,13 @@ static bool origins_of(const struct read_records *r, uint64_t stride, int64_t *l
 		*low = MAX(*low, zero);
 		*high = MIN(*high, zero + (int64_t)STRIDE_PAGE - 1);
 	}
-	if (*high >= (int64_t)stride) {
+	if (*low > *high)
+		return false;
+	if (*high >= (int64_t)stride || is_moved(r, (int64_t)stride, *low)) {
 		*low -= (int64_t)stride;
-		*high -= (int64_t)stride;
+		*high = MAX(*high - (int64_t)stride, 0);
 	}
-	return *low <= *high && *high >= 0;
+	return *high >= 0;
 }
 
 /* The roundest number of low..high, of [0, stride). */
