@@ -38,7 +38,8 @@ struct follow {
 	struct place now, next; /* next.epoch NULL: this one is not near its end */
 	uint64_t n, shift;
 	uint64_t hits, next_hits; /* of the last reads, the youngest is bit 0 */
-	uint64_t n_hits, spent_ns; /* n_hits: since an epoch was computed on the way; spent_ns: on these, not taken yet */
+	uint64_t n_hits;   /* since an epoch was computed on the way */
+	uint64_t spent_ns; /* on these, not taken yet */
 	uint32_t n_reads, last;    /* last: record */
 	bool has_no_next, has_made; /* has_made: one on the way */
 };

@@ -8,8 +8,8 @@
  *
  * All looks, also those that find something, are weighed together against the time since the first READ (spend.c),
  * however many files there are, and a step makes one. A file that was quiet gives its place to another one; one that
- * was looked at in vain is looked at again when more of it was read than then. One that is read again after a long pause
- * is looked at anew, as another job may read it.
+ * was looked at in vain is looked at again when more of it was read than then. One that is read again after a long
+ * pause is looked at anew, as another job may read it.
  *
  * The owner's thread changes everything. Whoever asks what is known takes the lock, which is never held over a
  * judgement or while a search is waited for. */

@@ -28,15 +28,16 @@ double follow_match(const struct follow *f);
 /* --- records_search.c: what looks for the order of the records of one file. */
 struct records_search;
 /* Starts a thread. view: STRIDE_RECORDS, of a file of `size` bytes; name: of the file, for the log; copied. seen: the
- * records that were read first. params->memory: of all searches, of which it takes a part. -E2BIG: more records than there is memory for; -ENOENT: too few. */
+ * records that were read first. params->memory: of all searches, of which it takes a part. -E2BIG: more
+ * records than there is memory for; -ENOENT: too few. */
 int records_search_new(const struct infer_records_params *params, const struct stride_view *view, uint64_t size,
 		       const char *name, const uint32_t *seen, size_t n_seen, struct records_search **ret) MUST_USE;
 /* A reader has come to a record. Returns the CPU time that its epoch took, if one was computed. One thread. */
 uint64_t records_search_open(struct records_search *s, uint32_t record);
 /* An order was found, and nothing that was read since says otherwise. Any thread. */
 bool records_search_is_followed(struct records_search *s);
-/* Whether this view of the records, which gives those that were read the same numbers, has the same place for the others.
- * The thread of records_search_open. */
+/* Whether this view of the records, which gives those that were read the same numbers, has the same place for the
+ * others. The thread of records_search_open. */
 bool records_search_fits(const struct records_search *s, const struct stride_view *view);
 /* Fills in what is known of the order; ret->view is what the records are. Any thread. */
 void records_search_say(struct records_search *s, struct infer_record_file *ret);

@@ -276,7 +276,7 @@ int records_search_new(const struct infer_records_params *params, const struct s
 	snprintf(s->name, sizeof(s->name), "%s", name);
 	if (s->most < INFER_SAMPLES_MIN)
 		rc = -ENOENT;
-	else if (s->most > follow_records_most(follow_memory(s)) || /* nobody could say whether they are still read so */
+	else if (s->most > follow_records_most(follow_memory(s)) || /* nobody could say if they are still read so */
 		 (s->memory && s->most / BYTES_OF_EACH > s->memory / MEMORY_SHARE))
 		rc = -E2BIG;
 	if (rc == 0)

@@ -222,8 +222,8 @@ void stride_say(const struct stride_view *v, char *out, size_t size)
 {
 	switch (v->kind) {
 	case STRIDE_RECORDS:
-		snprintf(out, size, "reads records of %s%" PRIu64 " bytes", v->stride_most > v->stride_least ? "about " : "",
-			 v->stride);
+		snprintf(out, size, "reads records of %s%" PRIu64 " bytes",
+			 v->stride_most > v->stride_least ? "about " : "", v->stride);
 		break;
 	case STRIDE_TABLE:
 		snprintf(out, size, "reads at %" PRIu64 " places again and again", v->n);

@@ -287,7 +287,8 @@ static bool choose_stride(const struct read_records *r, const struct fit *fit, u
 			  struct stride_view *ret)
 {
 	/* A page of drift over all that was read is as far as either can be off the right one. */
-	uint64_t off = 2 * STRIDE_PAGE / (uint64_t)MAX(r->reach - r->first, 1) + 1, least = MAX(fit->stride, off) - off, n_end = 0;
+	uint64_t off = 2 * STRIDE_PAGE / (uint64_t)MAX(r->reach - r->first, 1) + 1;
+	uint64_t least = MAX(fit->stride, off) - off, n_end = 0;
 	int best = -1;
 
 	for (uint64_t stride = MAX(least, STRIDE_LEAST); stride <= fit->stride + off; stride++) {

@@ -46,11 +46,13 @@ static void say_read(const struct infer_record_file *f, char out[WORDS_MAX])
 		snprintf(out, WORDS_MAX,
 			 "%sread at %" PRIu64 " places again and again, which are no records of one length", was, v->n);
 	else if (f->spec[0])
-		snprintf(out, WORDS_MAX, "%sread in %" PRIu64 " records of %s%" PRIu64 " bytes, from about byte %" PRIu64 " on",
-			 was, f->n, about, v->stride, origin_of(f));
+		snprintf(out, WORDS_MAX,
+			 "%sread in %" PRIu64 " records of %s%" PRIu64 " bytes, from about byte %" PRIu64 " on", was,
+			 f->n, about, v->stride, origin_of(f));
 	else
-		snprintf(out, WORDS_MAX, "%sread in records of %s%" PRIu64 " bytes, of which about %" PRIu64 " fit in it",
-			 was, about, v->stride, v->n);
+		snprintf(out, WORDS_MAX,
+			 "%sread in records of %s%" PRIu64 " bytes, of which about %" PRIu64 " fit in it", was,
+			 about, v->stride, v->n);
 }
 
 /* Nothing where no order can be. */
@@ -134,7 +136,8 @@ static bool has_table(const struct dataset *ds, const struct infer_record_file *
 	return first.v != RECORD_NONE.v && last.v != RECORD_NONE.v && last.v - first.v == f->n - 1;
 }
 
-/* These records, whatever the file's name says: those of an NPY file are its rows, and a job may read blocks of them. */
+/* These records, whatever the file's name says: those of an NPY file are its rows, and a job may read blocks of
+ * them. */
 static void say_index(const struct orders *o, const struct infer_record_file *f, const char *path,
 		      char out[COMMAND_MAX])
 {
@@ -150,8 +153,8 @@ static void say_index(const struct orders *o, const struct infer_record_file *f,
 	if (n >= (int)sizeof(where)) /* no command is better than half of one */
 		return;
 	n = snprintf(out, COMMAND_MAX,
-		 "seq 0 %" PRIu64 " | awk '{ printf \"%%s %%.0f %%d\\n\", \"%s\", %" PRIu64 " + $1 * %" PRIu64 ", %" PRIu64
-		 " }' | clairfs index %s --import /dev/stdin",
+		 "seq 0 %" PRIu64 " | awk '{ printf \"%%s %%.0f %%d\\n\", \"%s\", %" PRIu64 " + $1 * %" PRIu64
+		 ", %" PRIu64 " }' | clairfs index %s --import /dev/stdin",
 		 f->n - 1, path, origin_of(f), f->view.stride, f->view.stride, where);
 	if (n >= COMMAND_MAX)
 		out[0] = 0;
@@ -164,8 +167,8 @@ static json_t *tell_json(const struct orders *o, const struct infer_record_file 
 	bool has_one = f->spec[0] && !is_about(f) && has_table(o->dataset, f);
 
 	/* Both are for a shell, and are printed as they are. */
-	if (!f->spec[0] || is_about(f) || dataset_path(o->dataset, (struct entry_id){ f->file }, path, sizeof(path)) < 0 ||
-	    !is_plain(path))
+	if (!f->spec[0] || is_about(f) ||
+	    dataset_path(o->dataset, (struct entry_id){ f->file }, path, sizeof(path)) < 0 || !is_plain(path))
 		return NULL;
 	if (!has_one)
 		say_index(o, f, path, index);
@@ -189,7 +192,8 @@ json_t *strides_say(const struct orders *o, const struct infer_record_file *f)
 		snprintf(shown, sizeof(shown), "a file that is not for everybody");
 	say_read(f, read);
 	say_order(f, order);
-	return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:s, s:f, s:I, s:s, s:s, s:o*}", "path", shown, "kind",
+	return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:s, s:f, s:I, s:s, s:s, s:o*}", "path", shown,
+			 "kind",
 			 is_records ? "records" : "places", "record_bytes",
 			 (json_int_t)(is_records ? f->view.stride : 0), "record_bytes_least",
 			 (json_int_t)(is_records ? f->view.stride_least : 0), "record_bytes_most",
@@ -197,5 +201,6 @@ json_t *strides_say(const struct orders *o, const struct infer_record_file *f)
 			 (json_int_t)(f->spec[0] ? origin_of(f) : 0), "count",
 			 (json_int_t)(f->spec[0] ? f->n : f->view.n), "is_order_known", is_order_known(f), "order",
 			 f->spec, "match_percent", f->match < 0 ? 0 : 100 * f->match, "searches",
-			 (json_int_t)f->searches, "read", read, "order_words", order, "tell", is_named ? tell_json(o, f) : NULL);
+			 (json_int_t)f->searches, "read", read, "order_words", order, "tell",
+			 is_named ? tell_json(o, f) : NULL);
 }

@@ -641,8 +641,8 @@ static void nothing_is_looked_for_at_the_end(void)
 	order_epoch_free(e);
 }
 
-/* What could not be followed would be said for ever: more records than that are in no order. And what nobody reads any more
- * was read. */
+/* What could not be followed would be said for ever: more records than that are in no order. And what nobody reads
+ * any more was read. */
 static void order_is_not_claimed_for_ever(void)
 {
 	const struct job j = { "torch-loader:seed=42", 0, 50000, 3000, 0, 4, 8, 0 };

@@ -296,14 +296,15 @@ static void judgement_is_cancelled(void)
 	stride_free(s);
 }
 
-/* Few were read, of a file that does not end with one of them: the length is not known to a byte. What is said allows the
- * right one, and claims no other. */
+/* Few were read, of a file that does not end with one of them: the length is not known to a byte. What is said allows
+ * the right one, and claims no other. */
 static void length_is_claimed_no_closer_than_it_is_known(void)
 {
 	uint64_t random = check_seed(), wide = 0;
 
 	for (uint64_t i = 0; i < 24; i++) {
-		struct job j = { i % 2 ? 80 : 0, 150001 + 74 * i, 100 + 60 * (i % 4), i % 3 ? i % 3 * 1000 + 7 : 0, 1, 0, 0, 0 };
+		struct job j = { i % 2 ? 80 : 0, 150001 + 74 * i, 100 + 60 * (i % 4), i % 3 ? i % 3 * 1000 + 7 : 0,
+				 1, 0, 0, 0 };
 		struct stride *s = stride_of(size_of(&j));
 		struct stride_view v;
 		char words[80];

@@ -161,7 +161,8 @@ static void commands_name_the_records(void)
 		  "clairfs index ",
 		  "sequential:records=1:under=a/train.bin" },
 		/* Its rows may be shorter than what is read at once. */
-		{ "npy", "x.npy", "\"x.npy\", 0 + $1 * 49999, 49999 }' | clairfs index ", "sequential:records=1:under=x.npy" },
+		{ "npy", "x.npy", "\"x.npy\", 0 + $1 * 49999, 49999 }' | clairfs index ",
+		  "sequential:records=1:under=x.npy" },
 		{ "value", "a%b,c.npy", "clairfs index ", "sequential:records=1:under=a%25b%2Cc.npy" },
 		{ "blank", "a b.bin", NULL, NULL },   /* no command is better than a wrong one */
 		{ "quote", "a'\";.bin", NULL, NULL },

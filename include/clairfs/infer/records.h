@@ -41,8 +41,8 @@ struct infer_record_read {
 	uint64_t at_ns;  /* when it came, by the clock of the params; of several threads one may come late */
 };
 
-/* --- One thread, the owner; the next two are its. Takes note: a microsecond, a file that is new some ten. At the end of
- * an epoch in an order that was found the next one is computed, up to two seconds for 2 * 10^7 records. */
+/* --- One thread, the owner; the next two are its. Takes note: a microsecond, a file that is new some ten. At the end
+ * of an epoch in an order that was found the next one is computed, up to two seconds for 2 * 10^7 records. */
 void infer_records_read(struct infer_records *r, const struct infer_record_read *read);
 /* Looks at one file of which enough was read since its last look, if that may be spent now. Half a second of CPU time
  * at most; 0.0002 s where there is nothing to look at. Starts searches, which have threads of their own. */
