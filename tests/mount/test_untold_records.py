@@ -14,7 +14,7 @@ import tap
 from mountkit import CLAIRFS, good, program, rng, write_file
 
 MIB = 1 << 20
-N, STRIDE = 3000, 50000
+N, STRIDE = 20000, 50000  # mapped, the kernel reads 128 KiB for each: it must not have most of the file before the end
 ORDER = "torch-loader:seed=42"  # the numbers that torch gives are golden vectors of this kind
 
 # Three workers with batches of 16, as a DataLoader has them.

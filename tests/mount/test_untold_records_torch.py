@@ -3,7 +3,8 @@
 the job's own loop, and with a DataLoader and a DistributedSampler; an NPY file mapped by numpy. Records and order are known in the
 first epoch.
 
-Who wins, the job or the search, is up to the machine, so the job computes in the middle of the epoch until the order is found.
+Who wins, the job or the search, is up to the machine, so the job computes once it has read so many until the order is found. It ends long
+before the epoch does: of a mapped file the kernel reads 128 KiB for each record, and soon it has most of a file as small as a test's.
 """
 import os
 import struct
@@ -13,7 +14,7 @@ import tap
 from mountkit import program
 
 PYTHON = os.environ.get("CLAIRFS_TORCH_PYTHON")
-N, STRIDE = 3000, 49152
+N, STRIDE = 20000, 49152
 
 JOB = r"""
 import os, sys
@@ -52,14 +53,18 @@ if case == "randperm":
     generator.manual_seed(7)
     for i, k in enumerate(torch.randperm(n, generator=generator).tolist()):
         data[k]
-        if i == n // 2:
+        if i == 1600:
             compute(point, "the order is found", is_found)
+        if i == 3200:
+            break
 else:
     sampler = DistributedSampler(data, 2, 1, seed=3) if case == "distributed" else None
     loader = DataLoader(data, batch_size=16, num_workers=4, sampler=sampler, shuffle=sampler is None)
     for i, batch in enumerate(loader):
-        if i == len(loader) // 2:
+        if i == 100:
             compute(point, "the order is found", is_found)
+        if i == 200:
+            break
 print("read")
 """
 
@@ -82,7 +87,7 @@ def run(place, case, want, origin=0):
         stats = mount.wait_for(lambda s: s["order"]["search"]["records"] and s, f"{case}: it is shown")
         one = stats["order"]["search"]["records"][0]
         tap.equal((one["order"], one["record_bytes"], one["count"]), (want, STRIDE, N), f"{case}: it is the job's order")
-        tap.ok(one["match_percent"] >= 60, f"{case}: the rest of the epoch was read so, too", one)
+        tap.ok(one["match_percent"] >= 60, f"{case}: the next ones were read so, too", one)
 
 
 def own_loop(place):
