@@ -110,8 +110,8 @@ static bool is_near(const struct place *p, uint64_t a, uint64_t b)
 	return MAX(a, b) - MIN(a, b) <= near_of(p);
 }
 
-/* may_move: by two records that are near each other. */
-static bool is_hit(struct place *p, uint64_t record, bool may_move)
+/* By two records that are near each other the place moves to them. */
+static bool is_hit(struct place *p, uint64_t record)
 {
 	uint64_t at = record < p->epoch->n ? p->epoch->first[record] : UINT32_MAX;
 
@@ -121,12 +121,19 @@ static bool is_hit(struct place *p, uint64_t record, bool may_move)
 		p->at = MAX(p->at, at);
 		return true;
 	}
-	if (may_move && p->missed != UINT64_MAX && is_near(p, at, p->missed)) {
+	if (p->missed != UINT64_MAX && is_near(p, at, p->missed)) {
 		p->at = at;
 		return true;
 	}
 	p->missed = at;
 	return false;
+}
+
+/* Of an epoch that may not have begun: those at the end of the one before it are anywhere in this one, so nothing that
+ * they hit moves its place. */
+static bool is_beginning(const struct place *p, uint64_t record)
+{
+	return record < p->epoch->n && p->epoch->first[record] != UINT32_MAX && is_near(p, p->epoch->first[record], 0);
 }
 
 static void make_next(struct follow *f)
@@ -161,7 +168,7 @@ static bool is_next(struct follow *f, uint64_t record)
 		make_next(f);
 	if (!f->next.epoch)
 		return false;
-	hit = is_hit(&f->next, record, false);
+	hit = is_beginning(&f->next, record);
 	f->next_hits = f->next_hits << 1 | hit;
 	if (__builtin_popcountll(f->next_hits & TURN_OF) < TURN_ENOUGH)
 		return hit;
@@ -181,7 +188,7 @@ enum infer_plan follow_read(struct follow *f, uint32_t record)
 	bool hit;
 
 	if (record != f->last) { /* the same once more says nothing */
-		hit = is_hit(&f->now, record + f->shift, true);
+		hit = is_hit(&f->now, record + f->shift);
 		hit |= is_next(f, record + f->shift);
 		f->hits = f->hits << 1 | hit;
 		f->n_hits += hit;

@@ -12,9 +12,9 @@
 #define RIGHT "torch-loader:seed=42"
 
 /* An epoch, as the job has it. */
-static struct order_epoch *epoch_of(const char *text, uint64_t number)
+static struct order_epoch *epoch_of_n(const char *text, uint64_t number, uint64_t n)
 {
-	struct order_params params = { .n = N };
+	struct order_params params = { .n = n };
 	struct order_epoch *epoch = NULL;
 	struct order_spec *spec = NULL;
 	struct order *order = NULL;
@@ -26,6 +26,11 @@ static struct order_epoch *epoch_of(const char *text, uint64_t number)
 	order_free(order);
 	order_spec_free(spec);
 	return epoch;
+}
+
+static struct order_epoch *epoch_of(const char *text, uint64_t number)
+{
+	return epoch_of_n(text, number, N);
 }
 
 static struct follow *follow_of(const char *text)
@@ -65,6 +70,32 @@ static void order_is_followed_into_the_next_epoch(void)
 		order_epoch_free(e);
 	}
 	follow_free(f);
+}
+
+/* The end of an epoch says nothing of where the next one is, whatever its length: what is lost there is few reads. */
+static void place_in_the_next_epoch_is_its_beginning(void)
+{
+	static const uint64_t counts[] = { 1000, 5000, 20000, 50000, 131072 };
+	uint64_t random = check_seed();
+
+	for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
+		struct follow *f;
+
+		CHECK_INT(follow_new(RIGHT, counts[i], 0, 0, &f), 0);
+		for (uint64_t number = 0; number < 3; number++) {
+			struct order_epoch *e = epoch_of_n(RIGHT, number, counts[i]);
+			uint64_t lost = 0;
+
+			for (uint64_t at = 0; at < e->length; at++) {
+				uint64_t other = at + check_rand_below(&random, 64);
+
+				lost += follow_read(f, e->sample[other < e->length ? other : at]) == INFER_PLAN_LOST;
+			}
+			CHECK(lost <= 100);
+			order_epoch_free(e);
+		}
+		follow_free(f);
+	}
 }
 
 static void order_is_found_in_the_middle(void)
@@ -140,6 +171,7 @@ static void what_cannot_be_made_says_so(void)
 
 static const struct check_test tests[] = {
 	{ "order_is_followed_into_the_next_epoch", order_is_followed_into_the_next_epoch },
+	{ "place_in_the_next_epoch_is_its_beginning", place_in_the_next_epoch_is_its_beginning },
 	{ "order_is_found_in_the_middle", order_is_found_in_the_middle },
 	{ "another_order_or_none_is_lost", another_order_or_none_is_lost },
 	{ "epochs_are_not_computed_for_a_few_reads", epochs_are_not_computed_for_a_few_reads },
