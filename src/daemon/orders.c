@@ -16,8 +16,8 @@
 #include "daemon_priv.h"
 
 #define CPUS_SHARE 8 /* of the CPUs that may be used, for a search */
-#define RECORD_BYTES 256u /* of memory, for each record that is a unit */
-#define RECORDS_SHARE 4   /* of the memory that is there, for all of them */
+#define UNIT_MEMORY 330u /* bytes, for each unit of a record */
+#define RECORDS_SHARE 4  /* of the memory that is there, for all of them */
 
 static_assert(FS_LANES == ORDERS_LANES, "each lane of fs is one of orders");
 
@@ -69,14 +69,14 @@ static uint32_t world_told(void)
 	return (uint32_t)world;
 }
 
-/* Whether there is memory for as many units. */
-static bool has_room_for(const struct wire *w, uint64_t n)
+/* For how many units of records there is memory. */
+static uint64_t units_most(const struct wire *w)
 {
 	uint64_t there = daemon_memory_available(); /* 0: not known */
 
 	if (w->opts->ram && (!there || w->opts->ram < there))
 		there = w->opts->ram;
-	return !there || n * RECORD_BYTES <= there / RECORDS_SHARE;
+	return there ? there / RECORDS_SHARE / UNIT_MEMORY : UINT64_MAX;
 }
 
 /* Units stay as they are while it is mounted, so the order of the start decides: a job that streams
@@ -94,14 +94,12 @@ static void cut_records(struct wire *w)
 		why = "the store keeps files";
 	else if (order_records_are_near(order))
 		why = "the job goes through their files";
-	else if (!has_room_for(w, n))
-		why = "there is too little memory for as many";
 	else
-		rc = dataset_cut_records(w->dataset, (uint32_t)sysconf(_SC_PAGESIZE));
+		rc = dataset_cut_records(w->dataset, (uint32_t)sysconf(_SC_PAGESIZE), units_most(w));
 	if (rc == -ENOTSUP)
 		why = "they are too small, or several are read at once";
 	else if (rc == -E2BIG)
-		why = "there are too many";
+		why = "there is too little memory for as many";
 	else if (rc == -ENODATA)
 		why = "their files are small";
 	else if (rc < 0)

@@ -67,7 +67,7 @@ static int group_is_cut(const struct dataset *ds, const struct group *g)
 }
 
 /* Which files are cut, and how many units they have then: first[] of each is their number. */
-static int count_units(const struct dataset *ds, struct record_units *u, uint32_t *n_of)
+static int count_units(const struct dataset *ds, struct record_units *u, uint64_t most, uint32_t *n_of)
 {
 	const struct records *r = &ds->records;
 	struct group g = { 0 };
@@ -84,12 +84,12 @@ static int count_units(const struct dataset *ds, struct record_units *u, uint32_
 		if (rc == 0)
 			continue;
 		for (uint32_t i = g.from; i < g.end; i++)
-			for (uint64_t k = 0; k < run_of(r, i)->count && of_file <= UNITS_OF_LARGE_MAX; k++) {
+			for (uint64_t k = 0; k < run_of(r, i)->count && of_file <= most; k++) {
 				records_locate(r, (uint32_t)(run_of(r, i)->first + k), &slot, &range);
 				of_file += unit_cut(range.length);
 			}
 		n += of_file;
-		if (n > UNITS_OF_LARGE_MAX)
+		if (n > most)
 			return -E2BIG;
 		n_of[g.slot] = (uint32_t)of_file;
 		u->in_records[g.slot / 64] |= 1ull << g.slot % 64;
@@ -109,7 +109,8 @@ static int number_units(const struct dataset *ds, const struct record_units *u, 
 
 		first[i] = (uint32_t)at;
 		at += n;
-		if (at >= UINT32_MAX)
+		/* Small files have one each. */
+		if (at > (uint64_t)UNITS_OF_LARGE_MAX + i + 1 || at >= UINT32_MAX)
 			return -E2BIG;
 	}
 	first[ds->t.n_samples] = *ret_n = (uint32_t)at;
@@ -174,7 +175,8 @@ static void record_units_free(struct record_units *u)
 }
 
 /* *first (heap): of the files. */
-static int make(const struct dataset *ds, struct record_units *u, uint32_t **first, uint32_t *ret_n)
+static int make(const struct dataset *ds, struct record_units *u, uint64_t most, uint32_t **first,
+		uint32_t *ret_n)
 {
 	uint64_t n_records = records_count(&ds->records);
 	int rc;
@@ -187,7 +189,7 @@ static int make(const struct dataset *ds, struct record_units *u, uint32_t **fir
 	u->in_records = calloc((size_t)ds->t.n_samples / 64 + 1, sizeof(*u->in_records));
 	if (!*first || !u->in_records)
 		return -ENOMEM;
-	rc = count_units(ds, u, *first);
+	rc = count_units(ds, u, MIN(most, (uint64_t)UNITS_OF_LARGE_MAX), *first);
 	if (rc == 0)
 		rc = number_units(ds, u, *first, ret_n);
 	if (rc < 0)
@@ -206,11 +208,11 @@ static int make(const struct dataset *ds, struct record_units *u, uint32_t **fir
 	return 0;
 }
 
-int dataset_cut_records(struct dataset *ds, uint32_t page)
+int dataset_cut_records(struct dataset *ds, uint32_t page, uint64_t most)
 {
 	struct record_units *u = calloc(1, sizeof(*u));
 	uint32_t *first = NULL, n_units = 0;
-	int rc = u ? make(ds, u, &first, &n_units) : -ENOMEM;
+	int rc = u ? make(ds, u, most, &first, &n_units) : -ENOMEM;
 
 	assert(page && !(page & (page - 1)) && !ds->by_record);
 	if (rc < 0) {

@@ -287,7 +287,7 @@ void infer_records_read(struct infer_records *r, const struct infer_record_read 
 	if (!stride_read(slot->stride, read->offset, read->length, read->reader) || !slot->search)
 		return;
 	record = stride_number(slot->stride, &slot->view, read->offset);
-	cpu_ns = record != STRIDE_NONE ? records_search_open(slot->search, record) : 0;
+	cpu_ns = record != STRIDE_NONE ? records_search_open(slot->search, record, read->length) : 0;
 	if (!cpu_ns)
 		return;
 	metrics_add(r->p.metrics, METRIC_RECOVER_CPU, cpu_ns);

@@ -121,6 +121,25 @@ static uint64_t follow_memory(const struct records_search *s)
 	return s->memory ? MAX(s->memory / 2, 1u) : 0;
 }
 
+/* The same shuffle has many names, of which the next epochs differ: the one that was found first stays. *follow is
+ * the other's, and becomes that one's. */
+static void keep_name(struct records_search *s, const struct way *way, char spec[INFER_SPEC_MAX],
+		      struct follow **follow)
+{
+	struct follow *before = NULL;
+
+	if (!s->spec[0] || s->n != way->n || strcmp(s->spec, spec) == 0 ||
+	    follow_new(s->spec, way->n, way->shift, follow_memory(s), &before) < 0)
+		return;
+	if (!follow_is_alike(before, *follow)) {
+		follow_free(before);
+		return;
+	}
+	follow_free(*follow);
+	*follow = before;
+	memcpy(spec, s->spec, INFER_SPEC_MAX);
+}
+
 /* On the finder's thread. */
 static int found(void *ctx, const char *text, uint64_t stamp)
 {
@@ -142,6 +161,9 @@ static int found(void *ctx, const char *text, uint64_t stamp)
 	rc = follow_new(spec, way->n, way->shift, follow_memory(s), &follow);
 	if (rc < 0)
 		return rc;
+	keep_name(s, way, spec, &follow);
+	if (way->is_around)
+		follow_loosely(follow);
 	follow_free(atomic_exchange(&s->fresh, follow));
 	if (strcmp(s->spec, spec) != 0) /* only this thread writes it */
 		log_info("%s: its %" PRIu64 " records are read in the order %s", s->name, way->n, spec);
@@ -155,7 +177,19 @@ static int found(void *ctx, const char *text, uint64_t stamp)
 	return 0;
 }
 
-uint64_t records_search_open(struct records_search *s, uint32_t record)
+/* Where it is mapped, READs around a page of which the kernel has some pages begin where those end, which is no
+ * record's place. In a small file soon most are such; nor are all those that are left, as the kernel reads on. */
+static bool says_place(struct records_search *s, uint64_t length)
+{
+	bool is_around;
+
+	mutex_lock(&s->mu);
+	is_around = s->is_around;
+	mutex_unlock(&s->mu);
+	return !is_around || length >= 2 * AROUND;
+}
+
+uint64_t records_search_open(struct records_search *s, uint32_t record, uint64_t length)
 {
 	struct follow *fresh = atomic_exchange(&s->fresh, NULL);
 	enum infer_plan plan;
@@ -165,7 +199,7 @@ uint64_t records_search_open(struct records_search *s, uint32_t record)
 		follow_free(s->follow);
 		s->follow = fresh;
 	}
-	if (!s->follow)
+	if (!s->follow || !says_place(s, length))
 		return 0;
 	plan = follow_read(s->follow, record);
 	infer_note_plan(s->infer, plan);

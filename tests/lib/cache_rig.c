@@ -256,7 +256,7 @@ static void cut_records(struct rig *rig, const char *text, struct err *err)
 	must(dataset_import_add(import, "list", text, strlen(text), err) == 0, err->msg);
 	must(dataset_import_finish(import, rig->dataset, err) == 0, err->msg);
 	dataset_import_free(import);
-	must(dataset_cut_records(rig->dataset, 4096) == 0, "records");
+	must(dataset_cut_records(rig->dataset, 4096, UINT64_MAX) == 0, "records");
 }
 
 static void open_tiers(struct rig *rig, struct err *err)

@@ -73,7 +73,7 @@ static void records_of_larger_files_are_units(void)
 	uint32_t b;
 
 	CHECK(!dataset_is_in_records(ds, kit_find(ds, "b")));
-	CHECK_INT(dataset_cut_records(ds, PAGE), 0);
+	CHECK_INT(dataset_cut_records(ds, PAGE, UINT64_MAX), 0);
 	CHECK(!dataset_is_in_records(ds, kit_find(ds, "a")));
 	CHECK(dataset_is_in_records(ds, kit_find(ds, "b")));
 	CHECK(!dataset_is_in_records(ds, kit_find(ds, "c"))); /* of one piece */
@@ -118,7 +118,7 @@ static void extents_end_with_the_file(void)
 	struct unit_id second;
 	struct stat st;
 
-	CHECK_INT(dataset_cut_records(ds, PAGE), 0);
+	CHECK_INT(dataset_cut_records(ds, PAGE, UINT64_MAX), 0);
 	second = at(ds, "b", 110000);
 	dataset_stat(ds, e, &st);
 	st.st_size = 112000;
@@ -144,11 +144,16 @@ static void what_cannot_be_cut_stays_as_it_was(void)
 	AUTO_FREE char *root = tree("units_records_not");
 	struct dataset *ds = kit_open(root, (struct kit_open){ .threads = 1 });
 
-	CHECK_INT(dataset_cut_records(ds, PAGE), -ENODATA); /* no table */
+	CHECK_INT(dataset_cut_records(ds, PAGE, UINT64_MAX), -ENODATA); /* no table */
+	dataset_free(ds);
+	ds = open_with(root, list);
+	CHECK_INT(dataset_cut_records(ds, PAGE, 6), -E2BIG);
+	CHECK(!dataset_unit_map(ds)->of_records);
+	CHECK_INT(dataset_cut_records(ds, PAGE, 7), 0); /* units of records, of which one has five */
 	dataset_free(ds);
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		ds = open_with(root, cases[i].list);
-		CHECK_INT(dataset_cut_records(ds, PAGE), cases[i].error);
+		CHECK_INT(dataset_cut_records(ds, PAGE, UINT64_MAX), cases[i].error);
 		CHECK_U64(dataset_n_units(ds), 1 + 8 + 1 + 6);
 		CHECK(!dataset_unit_map(ds)->of_records && !dataset_unit_map(ds)->in_records);
 		CHECK_U64(at(ds, "b", 4 * MIB).v, 2);
@@ -292,7 +297,7 @@ static void tables_of_any_shape(void)
 		AUTO_FREE char *root = NULL;
 		uint32_t n = make_plain(&seed, plain, size);
 		struct dataset *ds = open_plain(plain, n, size, &root);
-		int rc = dataset_cut_records(ds, PAGE);
+		int rc = dataset_cut_records(ds, PAGE, UINT64_MAX);
 
 		CHECK(rc == 0 || rc == -ENOTSUP || rc == -ENODATA);
 		for (uint32_t i = 0; rc == 0 && i < n; i++)

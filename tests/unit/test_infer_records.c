@@ -296,6 +296,29 @@ static void mapped_file_is_found(void)
 		check_found(&jobs[i], true);
 }
 
+/* By the middle of an epoch most pages of a small one are there: READs begin where these end, and say nothing. */
+static void mapped_file_is_followed_where_the_kernel_has_most_of_it(void)
+{
+	const struct job j = { "torch-loader:seed=42", 128, 50000, 3000, 0, 4, 8, 0 };
+	struct order_epoch *e = epoch_of(&j, 0);
+	const struct infer_record_file *f;
+	struct bed b;
+
+	bed_new(&b, size_of(&j), INFER_QUICK);
+	b.is_mapped = true;
+	read_epoch(&b, &j, e, 0, 512);
+	(void)found(&b);
+	for (uint64_t at = 512; at < j.n; at += 32) {
+		read_epoch(&b, &j, e, at, at + 32);
+		f = look(&b);
+		CHECK(f && f->plan != INFER_PLAN_LOST);
+		CHECK_STR(f->spec, j.spec);
+	}
+	CHECK_INT(f->plan, INFER_PLAN_FOLLOWED);
+	bed_free(&b);
+	order_epoch_free(e);
+}
+
 static void next_epoch_is_followed(void)
 {
 	const struct job j = { "torch-loader:seed=42", 128, 50000, 3000, 0, 4, 8, 0 };
@@ -694,6 +717,8 @@ static const struct check_test tests[] = {
 	{ "records_before_labels_are_counted_right", records_before_labels_are_counted_right },
 	{ "rank_of_several_is_found", rank_of_several_is_found },
 	{ "mapped_file_is_found", mapped_file_is_found },
+	{ "mapped_file_is_followed_where_the_kernel_has_most_of_it",
+	  mapped_file_is_followed_where_the_kernel_has_most_of_it },
 	{ "next_epoch_is_followed", next_epoch_is_followed },
 	{ "shuffle_by_no_seed_is_none", shuffle_by_no_seed_is_none },
 	{ "places_at_random_are_nothing", places_at_random_are_nothing },

@@ -36,11 +36,12 @@ uint32_t dataset_units_of(const struct dataset *ds, struct entry_id e, struct un
  * UNIT_BYTES from its beginning if it is larger than UNIT_WHOLE_BYTES. Files without records, with one,
  * or of one piece stay as they are; a record in one of these has the units of its file. `page`: of the
  * kernel, a power of two. All or nothing, before anybody has asked for units: -ENODATA: there is no
- * table, or no such file; -E2BIG: more units than UNITS_OF_LARGE_MAX; -ENOTSUP: records are smaller than
+ * table, or no such file; -E2BIG: records have more than `most` units, or there would be more than
+ * UNITS_OF_LARGE_MAX with those of other larger files; -ENOTSUP: records are smaller than
  * UNIT_RECORD_LEAST on average in some file, several are in one extent, or some are in a file that is no
  * sample; -ENOMEM. Nothing has changed
  * then. Set-up only. */
-int dataset_cut_records(struct dataset *ds, uint32_t page) MUST_USE;
+int dataset_cut_records(struct dataset *ds, uint32_t page, uint64_t most) MUST_USE;
 /* Whether the units of that file are records. Then the extent of a unit has whole pages, those at its
  * ends shared with its neighbours. Never true of what is no sample. */
 bool dataset_is_in_records(const struct dataset *ds, struct entry_id e);
