@@ -170,6 +170,9 @@ static json_t *tell_json(const struct orders *o, const struct infer_record_file 
 	if (!f->spec[0] || is_about(f) ||
 	    dataset_path(o->dataset, (struct entry_id){ f->file }, path, sizeof(path)) < 0 || !is_plain(path))
 		return NULL;
+	/* The command would put its table in the place of another one. */
+	if (!has_one && dataset_has_records(o->dataset))
+		return NULL;
 	if (!has_one)
 		say_index(o, f, path, index);
 	if (!has_one && !index[0])
