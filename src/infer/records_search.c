@@ -18,12 +18,30 @@
 #include "clairfs/base/log.h"
 #include "clairfs/base/thr.h"
 #include "records_priv.h"
+#include "stride_priv.h"
 
 #define MEMORY_SHARE 16u
 #define BYTES_OF_EACH 2u /* records to a byte of bitmaps */
 
 #define AROUND (64u << 10) /* bytes; half of the kernel's read-ahead for FUSE */
 #define WAYS (2 * STRIDE_COUNTS)
+
+/* Where record 0 is, of a mapped file whose READs begin so much too early: the number that they give it, and its
+ * place. The place where READs begin is known to less than a page; where they come out at the end of a stride that
+ * is a record that begins at 0, as files do that are nothing but records. */
+struct around {
+	uint64_t shift, origin;
+};
+
+static struct around around_of(const struct stride_view *v)
+{
+	uint64_t at = v->origin + AROUND;
+	struct around ret = { at / v->stride, at % v->stride };
+
+	if (ret.origin + STRIDE_PAGE > v->stride)
+		ret = (struct around){ ret.shift + 1, 0 };
+	return ret;
+}
 
 /* A way to number the records. */
 struct way {
@@ -222,7 +240,7 @@ void records_search_say(struct records_search *s, struct infer_record_file *ret)
 	mutex_lock(&s->mu);
 	memcpy(ret->spec, s->spec, sizeof(ret->spec));
 	ret->n = s->n;
-	ret->origin = s->is_around ? (ret->view.origin + AROUND) % ret->view.stride : ret->view.origin;
+	ret->origin = s->is_around ? around_of(&ret->view).origin : ret->view.origin;
 	ret->plan = s->plan;
 	ret->match = s->match;
 	mutex_unlock(&s->mu);
@@ -235,7 +253,7 @@ static struct stride_view view_around(const struct stride_view *v, uint64_t size
 {
 	struct stride_view ret = *v;
 
-	ret.origin = (v->origin + AROUND) % v->stride;
+	ret.origin = around_of(v).origin;
 	ret.least = ret.origin - MIN(v->origin - v->least, ret.origin);
 	ret.n = (size - ret.least) / v->stride;
 	return ret;
@@ -247,14 +265,9 @@ static void add_way(struct records_search *s, uint64_t n, uint64_t shift, bool i
 	s->most = MAX(s->most, n);
 }
 
-static uint64_t shift_of(const struct stride_view *v)
-{
-	return (v->origin + AROUND) / v->stride;
-}
-
 bool records_search_fits(const struct records_search *s, const struct stride_view *view)
 {
-	return shift_of(view) == s->shift;
+	return around_of(view).shift == s->shift;
 }
 
 /* Likely counts of both kinds come before less likely ones of any. */
@@ -305,7 +318,7 @@ int records_search_new(const struct infer_records_params *params, const struct s
 	mutex_init(&s->mu);
 	s->memory = params->memory ? MAX(params->memory / RECORD_SEARCHES_MOST / 2, 1u) : 0;
 	s->numbers = (struct infer_numbers){ .list = list_ways, .number = number_records, .has = has_record, .ctx = s };
-	s->shift = shift_of(view);
+	s->shift = around_of(view).shift;
 	make_ways(s, view, size);
 	snprintf(s->name, sizeof(s->name), "%s", name);
 	if (s->most < INFER_SAMPLES_MIN)

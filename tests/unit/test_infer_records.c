@@ -290,6 +290,7 @@ static void mapped_file_is_found(void)
 		{ "torch-loader:seed=42", 128, 50000, 6000, 0, 4, 8, 0 },
 		{ "torch-loader:seed=42", 128, 150528, 4000, 0, 2, 8, 1 },
 		{ "torch-distributed:seed=5", 0, 602112, 2400, 0, 4, 4, 0 },
+		{ "torch-loader:seed=42", 0, 50000, 4000, 0, 3, 16, 0 },
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(jobs); i++)
