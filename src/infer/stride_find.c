@@ -23,7 +23,7 @@
 #define LEAST 16u    /* beginnings; of fewer all may be multiples of something */
 #define SKETCH 24u   /* that a stride is looked at with */
 #define SKETCH_FIT 12u
-#define ANCHORS 4u   /* one of them is a record's, if half of all are: nearly always */
+#define ANCHORS 6u   /* one of them is a record's, if half of all are: nearly always */
 #define ROUND 6755399441055744.0 /* added to a number below 2^51, it leaves no place for its fraction */
 #define ENOUGH_BITS 24.0
 #define CLASS_MAX (1u << 20) /* strides of a kind that are tried */
@@ -33,6 +33,7 @@
 #define TIMES_MAX 8u
 #define MULTIPLES_MAX 256u
 #define STRAYS_OF 32 /* records: one of so many may be a stray, beside where they begin */
+#define COUNT_PAGES 512u /* of strides up to that long beginnings are counted before they are sorted */
 #define UNHEARD 64u /* strides that are tried before it is asked whether to go on */
 
 /* A kind of strides: from, from + step, ... */
@@ -49,6 +50,7 @@ struct fit {
 struct starts {
 	uint64_t at[STRIDE_STARTS_MAX]; /* distinct, in the order of the READs */
 	uint64_t phase[2 * STRIDE_STARTS_MAX];
+	uint16_t in_page[COUNT_PAGES];
 	uint32_t n, pages; /* pages: that are read at once, in the middle */
 	uint64_t span;
 	double sketch[SKETCH];
@@ -108,6 +110,30 @@ static bool is_worth_it(const struct starts *s, double stride)
 	return false;
 }
 
+/* Of those that chance would not have there: where records are short it has many there, and beginnings that are
+ * no records' need not be everywhere alike (read-ahead ends at powers of two). */
+static bool explains_half(const struct starts *s, uint64_t stride, uint32_t hits)
+{
+	double chance = (double)STRIDE_PAGE / (double)stride * s->n;
+
+	return 2 * (hits - chance) >= s->n - chance;
+}
+
+/* No less than the hits of fit_of, without sorting: what is within a page is in two pages that are side by side. */
+static uint32_t hits_at_most(struct starts *s, uint64_t stride)
+{
+	uint32_t pages = (uint32_t)DIV_ROUND_UP(stride, STRIDE_PAGE), most;
+
+	memset(s->in_page, 0, pages * sizeof(s->in_page[0]));
+	for (uint32_t i = 0; i < s->n; i++)
+		s->in_page[s->at[i] % stride / STRIDE_PAGE]++;
+	/* The last one may be short: then what is within a page may be in three. */
+	most = s->in_page[MAX(pages, 2u) - 2] + s->in_page[pages - 1] + s->in_page[0];
+	for (uint32_t i = 1; i < pages; i++)
+		most = MAX(most, s->in_page[i - 1] + s->in_page[i]);
+	return most;
+}
+
 /* The page of the stride that most beginnings are in; n of s->at, all of them. */
 static struct fit fit_of(struct starts *s, uint64_t stride)
 {
@@ -132,21 +158,15 @@ static struct fit fit_of(struct starts *s, uint64_t stride)
 	return best;
 }
 
-/* Of those that chance would not have there: where records are short it has many there, and beginnings that are
- * no records' need not be everywhere alike (read-ahead ends at powers of two). */
-static bool explains_half(const struct starts *s, const struct fit *one)
-{
-	double chance = (double)STRIDE_PAGE / (double)one->stride * s->n;
-
-	return 2 * (one->hits - chance) >= s->n - chance;
-}
-
 static void try_stride(struct starts *s, uint64_t stride, double price, struct fit *best)
 {
-	struct fit one = fit_of(s, stride);
+	struct fit one;
 
+	if (stride <= COUNT_PAGES * STRIDE_PAGE && !explains_half(s, stride, hits_at_most(s, stride)))
+		return;
+	one = fit_of(s, stride);
 	one.bits -= price;
-	if (explains_half(s, &one) && one.bits > best->bits)
+	if (explains_half(s, stride, one.hits) && one.bits > best->bits)
 		*best = one;
 }
 
@@ -319,9 +339,13 @@ static bool choose_stride(const struct read_records *r, const struct fit *fit, u
 static struct fit find_fit(struct starts *s)
 {
 	struct fit best = find_kind(s);
+	uint64_t before = 0;
 
-	if (best.bits >= ENOUGH_BITS)
+	/* Where all anchors are strays, a short divisor was found: the stride may be a multiple of its multiple. */
+	while (best.bits >= ENOUGH_BITS && best.stride != before) {
+		before = best.stride;
 		try_multiples(s, &best);
+	}
 	return best;
 }
 

@@ -325,15 +325,24 @@ static void a_piece_far_out_is_no_part_of_a_record(void)
 	rig_free(rig);
 }
 
+/* What waits for a thread that does it. How many there were. */
+static uint32_t do_page_jobs(struct rig *rig)
+{
+	struct list *node;
+	uint32_t n = 0;
+
+	for (; (node = queue_try_pop(&rig->drive->page_jobs)); n++)
+		cache_do_page_job(rig->cache, container_of(node, struct page_job, node));
+	return n;
+}
+
 /* Where there is no room for one more tracer page, it is pushed: nobody waits for the source. */
 static void tracer_pages_without_room_are_pushed(void)
 {
 	enum { N = 600, BYTES = 20480, ROOM = (32 << 20) / 16 / PAGE };
 	AUTO_FREE char *text = NULL;
 	uint64_t size = (uint64_t)N * BYTES, before;
-	uint32_t n_pushed = 0;
 	size_t text_size = 0;
-	struct list *node;
 	struct rig *rig;
 	FILE *out = open_memstream(&text, &text_size);
 
@@ -349,11 +358,7 @@ static void tracer_pages_without_room_are_pushed(void)
 	}
 	CHECK_U64(atomic_load(&rig->cache->n_tracers), ROOM);
 	CHECK_INT(hold(rig, N - 1), 0); /* here again: it is not pushed */
-	while ((node = queue_try_pop(&rig->drive->page_jobs))) {
-		cache_do_page_job(rig->cache, container_of(node, struct page_job, node));
-		n_pushed++;
-	}
-	CHECK_U64(n_pushed, N - ROOM);
+	CHECK_U64(do_page_jobs(rig), N - ROOM);
 	CHECK_U64(rig_count(rig, RIG_STORE, 0), N - ROOM - 1);
 	for (uint32_t i = 0; i < rig->n_log; i++) {
 		CHECK_U64(rig->log[i].offset, (uint64_t)(ROOM + i) * BYTES);
@@ -415,6 +420,15 @@ static void what_the_kernel_reads_on_for_is_left_to_its_reader(void)
 	CHECK_INT(come(rig, &mc, 4, 90000), READ_ARENA); /* after the one before it, not the first */
 	CHECK_U64(told(rig, NEWS_REACHED, 2), 1);
 	CHECK_U64(told(rig, NEWS_REACHED, 3) + told(rig, NEWS_REACHED, 4), 0);
+	CHECK_U64(do_page_jobs(rig), 2); /* else the kernel has these pages, and nobody hears of their readers */
+	CHECK_U64(rig_count(rig, RIG_INVAL, 0), 2);
+	for (uint32_t i = 0; i < 2; i++) {
+		const struct rig_log *log = &rig->log[rig->n_log - 2 + i];
+
+		CHECK_INT(log->event, RIG_INVAL);
+		CHECK_U64(log->offset, (uint64_t)(3 + i) * SMALL);
+		CHECK_U64(log->length, PAGE);
+	}
 	CHECK_INT(come(rig, &mc, 4, NS_PER_S), READ_ARENA); /* its reader: the page is here still */
 	CHECK_INT(come(rig, &mc, 3, NS_PER_S), READ_ARENA);
 	CHECK_U64(told(rig, NEWS_REACHED, 3), 1);
@@ -471,6 +485,128 @@ static void of_what_was_not_pushed_all_is_told(void)
 		(void)come(rig, &mc, i, 20000);
 	for (uint32_t i = 0; i < N_SMALL; i++)
 		CHECK_U64(told(rig, NEWS_REACHED, i), 1);
+	rig_free(rig);
+}
+
+/* --- a page that is pushed after the rest: what comes between --- */
+
+enum { LATE = 5 }; /* the record whose page it is */
+
+static void push_but_tracer(struct rig *rig)
+{
+	CHECK_INT(hold(rig, LATE), 0);
+	push(rig, LATE);
+	let_go(rig, LATE);
+}
+
+/* No tracer page has room: that of the record waits to be pushed. */
+static struct rig *rig_of_late_page(struct manual_clock *mc)
+{
+	struct rig *rig = rig_of_small(mc, 0);
+
+	atomic_store(&rig->cache->arena_bytes, 0);
+	push_but_tracer(rig);
+	CHECK_U64(atomic_load(&rig->cache->n_tracers), 0);
+	return rig;
+}
+
+static uint32_t stored_by_jobs(struct rig *rig, uint32_t n_jobs)
+{
+	uint32_t before = rig_count(rig, RIG_STORE, 0);
+
+	CHECK_U64(do_page_jobs(rig), n_jobs);
+	return rig_count(rig, RIG_STORE, 0) - before;
+}
+
+static void a_late_page_is_pushed(void)
+{
+	struct manual_clock mc;
+	struct rig *rig = rig_of_late_page(&mc);
+
+	CHECK_U64(stored_by_jobs(rig, 1), 1);
+	rig_free(rig);
+}
+
+/* The new version was pushed, too: its page is awaited, and the old one is no part of it. */
+static void a_late_page_of_another_version_is_not_pushed(void)
+{
+	struct manual_clock mc;
+	struct rig *rig = rig_of_late_page(&mc);
+	struct list *old = queue_try_pop(&rig->drive->page_jobs);
+	uint32_t before;
+
+	CHECK(old);
+	rig_replace(rig, 0, (uint64_t)N_SMALL * SMALL + 2 * MIB);
+	(void)rig_read_check(rig, 0, 40 * SMALL, PAGE);
+	(void)do_page_jobs(rig); /* of the change, if any */
+	push_but_tracer(rig);
+	CHECK(tracer_is_awaited(rig->cache, (struct unit_id){ LATE }));
+	before = rig_count(rig, RIG_STORE, 0);
+	cache_do_page_job(rig->cache, container_of(old, struct page_job, node));
+	CHECK_U64(rig_count(rig, RIG_STORE, 0), before);
+	CHECK_U64(stored_by_jobs(rig, 1), 1);
+	rig_free(rig);
+}
+
+/* The READ's answer fills the page. It begins before the record, so that it does not say that anybody came. */
+static void a_late_page_that_is_being_read_is_not_pushed(void)
+{
+	struct fault_io_rule wait = { .kind = FAULT_IO_HOLD, .repeat = 64 };
+	struct manual_clock mc;
+	struct rig *rig = rig_of_late_page(&mc);
+	struct rig_read *read;
+
+	fault_io_set(rig->io, &wait);
+	read = rig_read_start(rig, 0, LATE * SMALL - 3 * PAGE, 4 * PAGE);
+	fault_io_wait_held(rig->io, 1);
+	CHECK(tracer_is_awaited(rig->cache, (struct unit_id){ LATE }));
+	CHECK_U64(stored_by_jobs(rig, 1), 0);
+	fault_io_set(rig->io, NULL);
+	fault_io_resume(rig->io);
+	rig_read_wait(read);
+	rig_check_bytes(read, 0, (uint64_t)N_SMALL * SMALL + 2 * MIB);
+	rig_read_free(read);
+	rig_free(rig);
+}
+
+/* Whoever was answered is no reader any more. */
+static bool has_no_reader(struct rig *rig)
+{
+	struct entry_id entry = { 0 };
+	struct shard *s = shard_of(rig->cache, entry);
+	const struct entry_state *es;
+	bool has_none;
+
+	mutex_lock(&s->mu);
+	es = entry_find_locked(rig->cache, s, entry);
+	has_none = !es || es->readers == 0;
+	mutex_unlock(&s->mu);
+	return has_none;
+}
+
+/* Its reader has come: the kernel may have dropped the page already, and nobody asks for it again. */
+static void a_late_page_that_was_read_is_not_pushed(void)
+{
+	struct manual_clock mc;
+	struct rig *rig = rig_of_late_page(&mc);
+
+	(void)come(rig, &mc, LATE, NS_PER_S);
+	CHECK_U64(told(rig, NEWS_REACHED, LATE), 1);
+	RIG_UNTIL(has_no_reader(rig));
+	CHECK_U64(stored_by_jobs(rig, 1), 0);
+	rig_free(rig);
+}
+
+/* The record is here again: the READ of its page is answered, and says that its reader came. */
+static void a_late_page_of_what_is_held_is_not_pushed(void)
+{
+	struct manual_clock mc;
+	struct rig *rig = rig_of_late_page(&mc);
+
+	CHECK_INT(hold(rig, LATE), 0);
+	CHECK(tracer_is_awaited(rig->cache, (struct unit_id){ LATE }));
+	CHECK_U64(stored_by_jobs(rig, 1), 0);
+	let_go(rig, LATE);
 	rig_free(rig);
 }
 
@@ -549,6 +685,11 @@ static const struct check_test tests[] = {
 	{ "who_goes_through_records_is_told_of_all", who_goes_through_records_is_told_of_all },
 	{ "a_read_of_several_records_is_told_of_all", a_read_of_several_records_is_told_of_all },
 	{ "of_what_was_not_pushed_all_is_told", of_what_was_not_pushed_all_is_told },
+	{ "a_late_page_is_pushed", a_late_page_is_pushed },
+	{ "a_late_page_of_another_version_is_not_pushed", a_late_page_of_another_version_is_not_pushed },
+	{ "a_late_page_that_is_being_read_is_not_pushed", a_late_page_that_is_being_read_is_not_pushed },
+	{ "a_late_page_that_was_read_is_not_pushed", a_late_page_that_was_read_is_not_pushed },
+	{ "a_late_page_of_what_is_held_is_not_pushed", a_late_page_of_what_is_held_is_not_pushed },
 	{ "records_are_held_by_the_thousand", records_are_held_by_the_thousand },
 };
 
