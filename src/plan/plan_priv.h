@@ -120,6 +120,7 @@ struct plan {
 	uint64_t stage_left;   /* units that had left the kernel at the last step */
 	uint32_t stage_credit; /* if is_stage_bounded: STAGEs that are free now, in sixteenths */
 	bool is_stage_bounded;
+	uint32_t n_untraced; /* units that are UNTRACED */
 	uint64_t alone_not_before_ns, alone_pause_ns;
 	struct alone_recent alone_recent[ALONE_RECENT]; /* ring */
 	uint32_t alone_recent_head;
