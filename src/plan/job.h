@@ -8,7 +8,6 @@
 #include "group.h"
 #include "horizon.h"
 #include "item.h"
-#include "tracers.h"
 #include "valid.h"
 #include "waste.h"
 
@@ -119,7 +118,6 @@ struct plan_job {
 	uint64_t stage_end, stage_sum; /* stage_end: virtual position */
 	bool is_stage_dirty;
 	uint64_t alone_at; /* alone.c: virtual position, looked at up to here */
-	struct tracers tracers;
 
 	/* fetch.c, of this step */
 	uint64_t ahead, near, ahead_store; /* horizons */

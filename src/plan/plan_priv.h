@@ -25,6 +25,7 @@
 #include "recent.h"
 #include "retain.h"
 #include "stage.h"
+#include "tracers.h"
 
 #define PAGE_BYTES 4096u
 #define ACTIONS_MAX 4096u   /* waiting to be handed out */
@@ -43,6 +44,7 @@
 #define RETRY_QUEUE 256u
 #define TAIL_MAX 16384u
 #define HOLD_NS NS_PER_S
+#define HOLD_TAKEN_NS (8 * NS_PER_S)
 
 struct budget {
 	double limit, best_rate, best_limit, base_ns;

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A tracer page costs its reader a READ, which is more than a page cache takes for a record. So of a job
- * of records whose order is followed only some keep theirs: one in each MiB that is pushed, in the order
- * in which it reads, and one each 2 ms of it at most. The executive may push those between whole (it
+ * of records whose order is followed only some keep theirs: one in each MiB of what it reads, and one each
+ * 2 ms of its pace at most, by their places in the order. So what is pushed again, or out of its turn, is
+ * no other one. The executive may push those between whole (it
  * answers PLAN_STAGED_WHOLE); nobody hears of their readers then. What stands before a position that is
  * heard of, up to the last one that is not read, was read as well: workers take whole batches, so that
  * may be early by a few records of others. They are held then as anything that was opened. Where a READ
  * was lost on the way those before it follow when their distance is more than readers are apart.
  *
  * The beginning of a pass and its end keep them: where it begins shows which one it is, and nothing is
- * left open behind it. So does what is pushed again, out of its turn.
+ * left open behind it.
  *
  * That a unit is taken as read is told by COME, once. Must never take one that was not pushed whole. */
 #include "plan_priv.h"
 
 #define RUN_BYTES (1u << 20)
 #define RUN_S 0.002
-#define RUN_MOST 256u              /* positions */
-#define BACK_MOST (4 * RUN_MOST)   /* that are looked at for one that is heard of */
+#define RUN_MOST 256u            /* positions */
+#define BACK_MOST (4 * RUN_MOST) /* that are looked at for one that is heard of */
 
 /* Nothing is there to be found out at this position. */
 static bool tracers_may_skip(const struct plan *plan, const struct plan_job *job,
@@ -30,31 +31,24 @@ static bool tracers_may_skip(const struct plan *plan, const struct plan_job *job
 	       pos + ends < slot->length;
 }
 
-bool tracers_skip(struct plan *plan, struct plan_job *job, uint32_t unit)
+/* Positions from one to the next. A power of two, so that other paces have some of the same ones. */
+static uint64_t tracers_every(const struct plan *plan, const struct plan_job *job)
+{
+	uint64_t by_bytes = DIV_ROUND_UP(RUN_BYTES / PAGE_BYTES, MAX(plan->mean_pages, 1));
+	double least = MAX((double)by_bytes, job->pace.rate * RUN_S);
+	uint64_t every = 1;
+
+	while ((double)every < least && every < RUN_MOST)
+		every *= 2;
+	return every;
+}
+
+bool tracers_skip(const struct plan *plan, const struct plan_job *job, uint32_t unit)
 {
 	uint32_t key = *job_key(plan, job, unit);
-	struct tracers *t = &job->tracers;
-	const struct slot *slot;
-	uint64_t pos;
 
-	if (key == NO_KEY)
-		return false;
-	slot = key_slot(job, key);
-	pos = key_pos(key);
-	if (slot->pass == t->pass && pos <= t->pos)
-		return false;
-	if (slot->pass != t->pass || !tracers_may_skip(plan, job, slot, pos)) {
-		*t = (struct tracers){ slot->pass, pos, 0, 0 };
-		return false;
-	}
-	t->pos = pos;
-	t->pages += plan->item[unit].pages;
-	t->n++;
-	if (t->n < RUN_MOST &&
-	    (t->pages < RUN_BYTES / PAGE_BYTES || t->n < job->pace.rate * RUN_S))
-		return true;
-	t->pages = t->n = 0;
-	return false;
+	return key != NO_KEY && tracers_may_skip(plan, job, key_slot(job, key), key_pos(key)) &&
+	       key_pos(key) % tracers_every(plan, job);
 }
 
 bool tracers_take(struct plan *plan, struct plan_job *job, struct slot *slot, uint64_t pos)
@@ -69,7 +63,11 @@ bool tracers_take(struct plan *plan, struct plan_job *job, struct slot *slot, ui
 	job->reached++;
 	retain_opened(plan, job, plan->now_ns, unit);
 	budget_read(plan, job, plan->now_ns);
+	/* What others read beside it is told as before: it must not weigh more than it does. */
 	score_kept(job);
+	score_push(job, true);
+	score_strange(job, false);
+	job->placed++;
 	job->next_streak += slot == job_next(job);
 	window_set_consumed(plan, job, slot, pos);
 	return true;
@@ -104,7 +102,7 @@ static void tracers_take_before(struct plan *plan, struct plan_job *job, struct 
 void tracers_heard(struct plan *plan, struct plan_job *job, uint32_t unit)
 {
 	struct slot *const slots[] = { job_cur(job), job_next(job) };
-	uint64_t end = job_order_low(job) + job->span;
+	uint64_t end = job_order_low(job) + job->span, length = job_cur(job)->length;
 
 	for (size_t i = 0; plan->n_untraced && i < ARRAY_LEN(slots) && slots[i]->ep; i++) {
 		uint64_t pos = window_first_use(slots[i], plan, job, unit), begin;
@@ -112,6 +110,8 @@ void tracers_heard(struct plan *plan, struct plan_job *job, uint32_t unit)
 		if (pos == NO_POS)
 			continue;
 		begin = tracers_begin(plan, slots[i], pos);
+		if (i && end > length) /* as window_find has it */
+			end = length + slots[i]->low + job->span;
 		if (job_order_pos(job, slots[i], begin) < end) /* else it is another reader's */
 			tracers_take_before(plan, job, slots[i], begin, pos);
 		return;

@@ -11,15 +11,8 @@ struct plan;
 struct plan_job;
 struct slot;
 
-/* What of the job's sequence was pushed without one since the last that has one. */
-struct tracers {
-	uint64_t pass, pos; /* of what was pushed last */
-	uint64_t pages;
-	uint32_t n;
-};
-
-/* The unit is pushed for its next use, after all that was pushed before: whether that may be whole. */
-bool tracers_skip(struct plan *plan, struct plan_job *job, uint32_t unit);
+/* The unit is pushed for its next use: whether that may be whole. */
+bool tracers_skip(const struct plan *plan, const struct plan_job *job, uint32_t unit);
 /* Somebody came to the unit: what the job had before it without being heard of is taken as read. Before
  * it is found out where that was. */
 void tracers_heard(struct plan *plan, struct plan_job *job, uint32_t unit);

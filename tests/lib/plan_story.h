@@ -36,6 +36,7 @@ struct story {
 	bool is_of_records; /* units are pushed whole where they may be */
 	bool *is_whole;     /* in_kernel, so that nobody hears of its reader */
 	uint32_t *n_come;   /* how often each was said to have been read */
+	bool *was_there;    /* is_there then */
 	uint32_t mark;      /* actions on samples from this one on are counted apart */
 	uint64_t marked[6]; /* likewise by kind */
 	struct plan_action log[STORY_LOG]; /* not answered automatically, and all DROPs */
@@ -113,6 +114,7 @@ static inline void story_answer(struct story *st, const struct plan_action *a)
 		break;
 	case PLAN_ACT_COME:
 		st->n_come[a->unit.v]++;
+		st->was_there[a->unit.v] = st->is_there[a->unit.v];
 		break;
 	case PLAN_ACT_PIN:
 		story_event(st, (struct plan_event){ .kind = PLAN_EV_PINNED, .unit = a->unit });
@@ -180,6 +182,7 @@ static inline struct story *story_prepare(struct plan_params params, const uint6
 	st->in_kernel = calloc(params.n + 1, sizeof(*st->in_kernel));
 	st->is_whole = calloc(params.n + 1, sizeof(*st->is_whole));
 	st->n_come = calloc(params.n + 1, sizeof(*st->n_come));
+	st->was_there = calloc(params.n + 1, sizeof(*st->was_there));
 	st->n = params.n;
 	st->now = NS_PER_S;
 	memset(st->is_auto, true, sizeof(st->is_auto));
@@ -210,6 +213,7 @@ static inline void story_free(struct story *st)
 	free(st->in_kernel);
 	free(st->is_whole);
 	free(st->n_come);
+	free(st->was_there);
 	for (uint32_t i = 0; i < STORY_EPOCHS; i++)
 		free(st->order[i]);
 	free(st);
@@ -232,6 +236,7 @@ static inline bool story_come(struct story *st, uint32_t sample)
 		return true;
 	}
 	st->now += NS_PER_MS / 10;
+	st->in_kernel[sample] = false; /* who has read it drops it */
 	story_step(st);
 	return false;
 }
