@@ -99,6 +99,13 @@ static void tracers_take_before(struct plan *plan, struct plan_job *job, struct 
 			(void)tracers_take(plan, job, slot, at);
 }
 
+/* One that is heard of again at the end of a pass says nothing of the next one. */
+static bool tracers_is_next_begun(const struct plan_job *job, uint32_t unit)
+{
+	return job_next(job)->consumed.count >= SYNC_READS / 4 &&
+	       !window_was_just_read(job, job_cur(job), unit);
+}
+
 void tracers_heard(struct plan *plan, struct plan_job *job, uint32_t unit)
 {
 	struct slot *const slots[] = { job_cur(job), job_next(job) };
@@ -109,6 +116,8 @@ void tracers_heard(struct plan *plan, struct plan_job *job, uint32_t unit)
 
 		if (pos == NO_POS)
 			continue;
+		if (i && !tracers_is_next_begun(job, unit))
+			return;
 		begin = tracers_begin(plan, slots[i], pos);
 		if (i && end > length) /* as window_find has it */
 			end = length + slots[i]->low + job->span;
