@@ -55,7 +55,7 @@ bool tracers_take(struct plan *plan, struct plan_job *job, struct slot *slot, ui
 {
 	uint32_t unit = slot->ep->sample[pos];
 
-	if (!(plan->item[unit].flags & UNTRACED) || !actions_left(plan) ||
+	if (!(plan->item[unit].flags & UNTRACED) || actions_left(plan) <= ACTIONS_MAX / 8 ||
 	    *job_key(plan, job, unit) != key_make(job, slot, pos))
 		return false;
 	plan_act(plan, job, PLAN_ACT_COME, unit);
