@@ -3,7 +3,7 @@
  * heard of behind it, once, whatever is lost on the way and however workers share the batches. */
 #include "plan_story.h"
 
-enum { RECORDS = 3000, BYTES = 100 * 1024, EACH = 16 /* records to a MiB, or a few more */ };
+enum { RECORDS = 3000, BYTES = 100 * 1024, EACH = 32 /* from one to the next: 2 ms, and a few more */ };
 
 static struct story *story_of_records(uint64_t epochs, uint32_t workers)
 {
@@ -123,6 +123,26 @@ static void what_is_lost_on_the_way_leaves_nothing_behind(void)
 	story_free(st);
 }
 
+/* The last ones are never told: what is open then is taken when the next pass has begun. */
+static void what_a_pass_leaves_is_taken_when_it_is_over(void)
+{
+	struct story *st = story_of_records(2, 0);
+	struct reading r = { 0 };
+	uint32_t open;
+
+	read_all(st, &r, 0, RECORDS - 2);
+	open = r.silent - come_in_all(st, 1);
+	CHECK(open >= 1 && open <= EACH);
+	for (uint32_t p = RECORDS - 2; p < RECORDS; p++)
+		st->in_kernel[story_sample(st, 0, p)] = false;
+	for (uint32_t p = 0; p < 200; p++)
+		come(st, &r, story_sample(st, 1, p));
+	CHECK_INT(story_status(st).epoch, 1);
+	for (uint32_t p = RECORDS - 2 - open; p < RECORDS - 2; p++)
+		CHECK_U64(st->n_come[story_sample(st, 0, p)], 1);
+	story_free(st);
+}
+
 /* Eight workers, each with a batch of its own: which of them goes on is chance. */
 static void workers_read_batches_side_by_side(void)
 {
@@ -227,6 +247,7 @@ static const struct check_test tests[] = {
 	{ "one_in_a_mib_is_heard_of", one_in_a_mib_is_heard_of },
 	{ "a_fast_reader_is_heard_of_less_often", a_fast_reader_is_heard_of_less_often },
 	{ "what_is_lost_on_the_way_leaves_nothing_behind", what_is_lost_on_the_way_leaves_nothing_behind },
+	{ "what_a_pass_leaves_is_taken_when_it_is_over", what_a_pass_leaves_is_taken_when_it_is_over },
 	{ "workers_read_batches_side_by_side", workers_read_batches_side_by_side },
 	{ "a_job_that_stops_in_between_has_read_no_more_than_it_did",
 	  a_job_that_stops_in_between_has_read_no_more_than_it_did },
