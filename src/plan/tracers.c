@@ -2,11 +2,11 @@
 /* A tracer page costs its reader a READ, which is more than a page cache takes for a record. So of a job
  * of records whose order is followed only some keep theirs: one in each MiB of what it reads, and one each
  * 2 ms of its pace at most, by their places in the order. So what is pushed again, or out of its turn, is
- * no other one. The executive may push those between whole (it
- * answers PLAN_STAGED_WHOLE); nobody hears of their readers then. What stands before a position that is
- * heard of, up to the last one that is not read, was read as well: workers take whole batches, so that
- * may be early by a few records of others. They are held then as anything that was opened. Where a READ
- * was lost on the way those before it follow when their distance is more than readers are apart.
+ * no other one. The executive may push those between whole (it answers PLAN_STAGED_WHOLE); nobody hears of
+ * their readers then. What stands before a position that is heard of, back to one that is not read, was
+ * read as well. Workers take whole batches, so that may be early by a few records of others: all are held,
+ * as anything that was opened, and for longer (retain_step). Where a READ was lost on the way those before
+ * it follow when they are farther back than readers are apart.
  *
  * The beginning of a pass and its end keep them: where it begins shows which one it is, and nothing is
  * left open behind it.
