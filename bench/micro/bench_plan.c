@@ -158,6 +158,7 @@ static void run_answer(struct run *r)
 			ev.kind = PLAN_EV_PINNED;
 			break;
 		case PLAN_ACT_DROP:
+		case PLAN_ACT_COME:
 			continue;
 		case PLAN_ACT_EPOCH:
 			began = now_ns();

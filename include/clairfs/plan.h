@@ -5,7 +5,7 @@
  *
  * A unit (base/units.h) is ABSENT -> FETCHING -> ARENA -> ABSENT; beside it the flags STAGED (its pages were
  * pushed into the kernel and it has not been opened since) and PINNED (kept in the store). Every
- * action is answered by exactly one event, except DROP, which takes effect at once. Source of the
+ * action is answered by exactly one event, except DROP and COME, which take effect at once. Source of the
  * policy: src/plan/README.md. */
 #ifndef CLAIRFS_PLAN_H
 #define CLAIRFS_PLAN_H
@@ -61,6 +61,9 @@ static inline uint64_t plan_spare_bytes(uint64_t arena_bytes)
  * it is to know ahead of the readers. */
 #define PLAN_NO_INODES (-ENOBUFS)
 
+/* How a STAGE is answered whose unit was pushed with its tracer page: nobody will hear of its reader. */
+#define PLAN_STAGED_WHOLE 1
+
 enum plan_event_kind {
 	PLAN_EV_OPENED,    /* unit: somebody opened its sample, of which it is the first */
 	PLAN_EV_REACHED,   /* unit: a reader has come to it within its sample. It is read then, as one
@@ -68,7 +71,7 @@ enum plan_event_kind {
 			      it is not expected, was read already, or is the first of its sample */
 	PLAN_EV_FETCHED,   /* answers FETCH: status, latency_ns, bytes; status 0: it is in the arena
 			      now; latency_ns 0: it was there already, nobody was asked */
-	PLAN_EV_STAGED,    /* answers STAGE: status; -ENOENT: the kernel does not know the inode;
+	PLAN_EV_STAGED,    /* answers STAGE: status; PLAN_STAGED_WHOLE; -ENOENT: the kernel does not know the inode;
 			      PLAN_NO_INODES: nor is it to, now; -EAGAIN: being read */
 	PLAN_EV_UNSTAGED,  /* unit: the kernel has dropped its pages or its inode */
 	PLAN_EV_PINNED,    /* answers PIN: status; -ENOSPC: the store takes no more */
@@ -99,6 +102,7 @@ enum plan_action_kind {
 	PLAN_ACT_DROP,  /* free the arena copy; is_left: whenever its room is wanted */
 	PLAN_ACT_PIN,   /* write the arena copy to the store */
 	PLAN_ACT_EPOCH, /* compute this epoch of the order */
+	PLAN_ACT_COME,  /* a reader had the unit, which was pushed whole, of the kernel; not answered */
 };
 
 struct plan_action {
@@ -107,6 +111,7 @@ struct plan_action {
 	bool is_pinned;
 	bool is_adopted;   /* FETCH of what a reader has just asked the source for: nobody is asked
 			    * again, -EAGAIN when it is neither there nor under way */
+	bool may_be_whole; /* STAGE: its reader need not be heard of (tracers.c) */
 	bool is_left;      /* DROP: there is no job any more; the copy is the executive's own, to
 			    * serve whoever reads it */
 	uint64_t position; /* of the use it is for: epoch * 2^32 + position, or with several jobs

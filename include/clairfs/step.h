@@ -74,6 +74,8 @@ struct step_hands {
 	int (*epoch)(void *ctx, const struct plan_action *action, struct order_ref *take_order);
 	/* --- done at once --- */
 	void (*drop)(void *ctx, const struct plan_action *action);
+	/* A reader had all of the unit of the kernel: PLAN_ACT_COME. NULL: nobody wants to hear. */
+	void (*come)(void *ctx, struct unit_id unit);
 	/* An action was answered with -ENOMEM. NULL: who refuses it knows. */
 	void (*no_memory)(void *ctx);
 	/* Whether this use is left to its reader: then nothing is kept of it any more. NULL: none. */

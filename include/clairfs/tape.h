@@ -10,7 +10,7 @@
 
 /* Lines are words and numbers between single blanks; the second word is the number of the plan:
  *
- *	clairfs-tape 3
+ *	clairfs-tape 4
  *	sizes PLAN COUNT BYTES                so many more samples have this size
  *	order PLAN N START_EPOCH EPOCHS START_STEP WORLD BATCH WORKERS PREFETCH IS_SAME
  *	      MAY_BE_LEFT N_RANKS RANK... N_WORDS WORD... SAMPLES UNITS N_WORDS WORD...
@@ -20,7 +20,7 @@
  *	epoch PLAN NOW STATUS EPOCH JOB VERSION -     the answer without an epoch
  *	epoch PLAN NOW STATUS EPOCH JOB VERSION LENGTH START UNIT...
  *	step PLAN NOW WAKE
- *	action PLAN KIND UNIT IS_PINNED IS_ADOPTED POSITION PASS EPOCH JOB VERSION IS_LEFT
+ *	action PLAN KIND UNIT IS_PINNED IS_ADOPTED POSITION PASS EPOCH JOB VERSION IS_LEFT MAY_BE_WHOLE
  *	enough PLAN                           no more actions
  *	memory PLAN ARENA STAGE
  *	join PLAN RESULT                      plan_add_job of the last order
@@ -28,7 +28,7 @@
  *	leave PLAN JOB
  *	free PLAN
  */
-#define TAPE_MAGIC "clairfs-tape 3"
+#define TAPE_MAGIC "clairfs-tape 4"
 /* The numbers in struct plan_params: all but n. */
 #define TAPE_PARAMS(X)                                                                             \
 	X(arena_bytes)                                                                             \

@@ -438,6 +438,12 @@ bool account_come(struct cache *c, struct unit_id unit, uint64_t now_ns)
 	return is_unheard;
 }
 
+void cache_come(struct cache *c, struct unit_id unit)
+{
+	if (bits_get(c->untraced, unit.v) && bits_get(c->staged, unit.v) && !bits_get(c->staged_opened, unit.v))
+		(void)account_come(c, unit, clock_now(c->p.clock));
+}
+
 uint32_t cache_place_open(struct cache *c, struct unit_id unit, uint32_t generation,
 			  const struct read_place *place)
 {
@@ -492,10 +498,10 @@ static bool is_of_last_open(struct cache *c, const struct record *rec, uint64_t 
 	return now_ns < rec->last_ns + HEARD_NS;
 }
 
-/* Of the first page of a unit that others follow or go before, and of nothing else. */
+/* Of the first page of a unit that others follow or go before, and of nothing else; nor was it pushed. */
 static bool is_of_tracer(struct cache *c, const struct cache_read *r)
 {
-	return unit_is_traced(c, r->unit) && r->length <= c->tracer_bytes &&
+	return unit_is_traced(c, r->unit) && !bits_get(c->untraced, r->unit.v) && r->length <= c->tracer_bytes &&
 	       r->offset == dataset_unit_own(c->p.dataset, r->unit).offset;
 }
 

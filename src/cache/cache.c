@@ -13,7 +13,7 @@
 
 #define ENTRY_BITMAPS 5u  /* touched, paged, confirmed, abroad, narrowed */
 #define SAMPLE_BITMAPS 2u /* direct, indirect */
-#define UNIT_BITMAPS 7u   /* staged, staged_opened, marked (two), held (two), pushed */
+#define UNIT_BITMAPS 8u   /* staged, staged_opened, untraced, marked (two), held (two), pushed */
 #define MALLOC_HEAD 16u   /* what malloc adds, about */
 static_assert(sizeof(struct object) + sizeof(struct entry_state) + 2 * MALLOC_HEAD <=
 		      CACHE_HELD_BYTES,
@@ -41,13 +41,14 @@ static int cache_init(struct cache *c)
 	words = dataset_n_units(c->p.dataset) / 64 + 1;
 	c->staged = calloc(words, sizeof(*c->staged));
 	c->staged_opened = calloc(words, sizeof(*c->staged_opened));
+	c->untraced = calloc(words, sizeof(*c->untraced));
 	c->pushed = calloc(words, sizeof(*c->pushed));
 	if (rc == 0)
 		rc = holds_init(c);
 	if (rc == 0)
 		rc = probed_init(c);
 	if (!c->touched || !c->paged || !c->confirmed || !c->abroad || !c->staged ||
-	    !c->staged_opened || !c->direct || !c->indirect || !c->pushed)
+	    !c->staged_opened || !c->untraced || !c->direct || !c->indirect || !c->pushed)
 		return -ENOMEM;
 	return rc == 0 ? 0 : -ENOMEM;
 }
@@ -233,6 +234,7 @@ void cache_free(struct cache *c)
 	free(c->narrowed);
 	free(c->staged);
 	free(c->staged_opened);
+	free(c->untraced);
 	free(c->direct);
 	free(c->indirect);
 	free(c->pushed);

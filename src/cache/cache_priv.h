@@ -159,6 +159,7 @@ struct cache {
 	bool is_store_lasting;    /* what the keeper keeps outlives the mount */
 	_Atomic uint64_t *staged; /* per unit: pushed, not known to be dropped or used up */
 	_Atomic uint64_t *staged_opened; /* per unit: come to since it was pushed */
+	_Atomic uint64_t *untraced; /* per unit: pushed with its tracer page */
 	/* Per sample: its last READ was one of O_DIRECT; one was not, since it was pushed; and how
 	 * sure it is that samples are read with O_DIRECT: direct.c. */
 	_Atomic uint64_t *direct, *indirect;
@@ -231,8 +232,9 @@ void tracer_drop_locked(struct cache *c, struct shard *s, struct entry_state *es
 void tracer_lost(struct cache *c, struct unit_id unit);
 
 /* --- reached.c --- */
-/* A READ has come, of a file that may have several units: tells who has come to which. Sets is_read_on. */
-void reached_note(struct cache *c, struct cache_read *r);
+/* A READ has come, of a file that may have several units: tells who has come to which. Sets is_read_on.
+ * is_silent: the kernel was to have all of its unit, so that nothing else will tell its reader. */
+void reached_note(struct cache *c, struct cache_read *r, bool is_silent);
 
 /* --- opened.c --- */
 /* Tells whoever plans; UNIT_NONE: of nothing that is planned. */

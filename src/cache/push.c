@@ -66,6 +66,15 @@ int cache_push_begin(struct cache *c, struct unit_id unit, struct cache_push *re
 	return es ? 0 : -ESTALE; /* the change that took it away is on its way to who plans */
 }
 
+bool cache_push_whole(struct cache *c, struct cache_push *push)
+{
+	if (!push->tracer_bytes || !dataset_is_in_records(c->p.dataset, push->file.entry))
+		return false;
+	push->tracer_bytes = 0;
+	push->is_whole = true;
+	return true;
+}
+
 int cache_push_pin(struct cache *c, struct cache_push *push, uint32_t piece, struct cache_copy *ret)
 {
 	struct entry_state *es = push->state;
@@ -124,6 +133,10 @@ static bool verify(struct cache *c, const struct cache_push *push, bool is_pushe
 	is_same = es->version == push->version;
 	if (is_pushed && is_same) {
 		direct_pushed(c, es->entry);
+		if (push->is_whole)
+			bits_set(c->untraced, push->unit.v);
+		else
+			bits_clear(c->untraced, push->unit.v);
 		bits_set(c->staged, push->unit.v);
 	}
 	mutex_unlock(&s->mu);

@@ -123,9 +123,10 @@ static bool is_at_record(struct cache *c, struct cache_read *r)
 }
 
 /* A longer one is of all records whose last pages it has: the kernel may have their beginnings, but not
- * their ends. */
-static void tell_ends(struct cache *c, const struct cache_read *r)
+ * their ends. True: the one that it is counted for is among them. */
+static bool tell_ends(struct cache *c, const struct cache_read *r)
 {
+	bool is_told = false;
 	uint64_t end = r->offset + r->length;
 	struct unit_id first, unit = dataset_unit_before(c->p.dataset, r->entry, r->offset);
 	uint32_t n = dataset_units_of(c->p.dataset, r->entry, &first);
@@ -138,12 +139,14 @@ static void tell_ends(struct cache *c, const struct cache_read *r)
 			break;
 		if (r->offset >= own.offset + own.length || own.offset + own.length > end)
 			continue;
+		is_told |= unit_eq(unit, r->unit);
 		/* The READ is counted once, as one of the record in the middle of it. */
 		if (unit_eq(unit, r->unit) || bits_get(c->staged, unit.v))
 			tell(c, unit);
 		else
 			note_unit(c, NEWS_REACHED, unit);
 	}
+	return is_told;
 }
 
 /* The unit of which it asks for the page that says so; UNIT_NONE: of none. */
@@ -161,15 +164,18 @@ static struct unit_id reached_by(struct cache *c, struct cache_read *r)
 		       : UNIT_NONE;
 }
 
-void reached_note(struct cache *c, struct cache_read *r)
+void reached_note(struct cache *c, struct cache_read *r, bool is_silent)
 {
-	struct unit_id unit;
+	struct unit_id unit = UNIT_NONE;
+	bool is_told = false;
 
-	if (r->length > c->tracer_bytes && dataset_is_in_records(c->p.dataset, r->entry)) {
-		tell_ends(c, r);
-		return;
-	}
-	unit = reached_by(c, r);
+	if (r->length > c->tracer_bytes && dataset_is_in_records(c->p.dataset, r->entry))
+		is_told = tell_ends(c, r);
+	else
+		unit = reached_by(c, r);
+	/* The kernel had all of it, so that whatever it asks for of it now is its reader's. */
+	if (is_silent && !is_told)
+		unit = r->unit;
 	if (!unit_eq(unit, UNIT_NONE))
 		tell(c, unit);
 }

@@ -403,9 +403,11 @@ void read_settle(struct cache *c, struct cache_read *r)
 		read_finish(c, r);
 }
 
-/* The kernel has dropped what was pushed, or the reader goes past it: then it is pushed no more. */
-static void note_staged(struct cache *c, const struct cache_read *r)
+/* The kernel has dropped what was pushed, or the reader goes past it: then it is pushed no more. True: nobody
+ * would hear otherwise that a reader has come to the unit. */
+static bool note_staged(struct cache *c, const struct cache_read *r)
 {
+	bool is_silent = bits_get(c->untraced, r->unit.v) && !bits_get(c->staged_opened, r->unit.v);
 	bool was_staged = account_lacks_push(c, r);
 
 	direct_read(c, r->entry, r->is_direct, was_staged);
@@ -415,6 +417,7 @@ static void note_staged(struct cache *c, const struct cache_read *r)
 		note_unit(c, NEWS_UNSTAGED, r->unit);
 	if (was_staged)
 		tracer_lost(c, r->unit);
+	return was_staged && is_silent;
 }
 
 /* Of a file of several units: whoever looks for records in it hears where it is read. */
@@ -435,7 +438,7 @@ void cache_read(struct cache *c, struct cache_read *r)
 	struct shard *s = shard_of(c, r->entry);
 	struct read_plan todo = { .n_start = 0 };
 	struct entry_state *es;
-	bool is_begun = false;
+	bool is_begun = false, is_silent;
 
 	assert(r->length >= 1 && r->length <= PIECE_BYTES);
 	r->cache = c;
@@ -448,11 +451,10 @@ void cache_read(struct cache *c, struct cache_read *r)
 	list_init(&r->in_entry);
 	r->unit = dataset_unit_of_read(c->p.dataset, r->entry, r->offset, r->length);
 	r->traits = (struct read_traits){ .mark = probed_mark(c, r->unit) };
-	if (!unit_eq(r->unit, UNIT_NONE))
-		note_staged(c, r);
+	is_silent = !unit_eq(r->unit, UNIT_NONE) && note_staged(c, r);
 	if (dataset_unit_map(c->p.dataset)->first &&
 	    r->renewal == dataset_renewal(c->p.dataset, r->entry)) {
-		reached_note(c, r);
+		reached_note(c, r, is_silent);
 		note_place(c, r);
 	}
 	r->is_accounted = account_read_begin(c, r);

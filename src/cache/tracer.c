@@ -21,7 +21,7 @@ enum { TRACERS_MAX = 1024, TRACERS_OF_ARENA = 16 };
 bool tracer_is_awaited(struct cache *c, struct unit_id unit)
 {
 	return unit_is_traced(c, unit) && bits_get(c->staged, unit.v) &&
-	       !bits_get(c->staged_opened, unit.v);
+	       !bits_get(c->untraced, unit.v) && !bits_get(c->staged_opened, unit.v);
 }
 
 void *tracer_page(struct cache *c)

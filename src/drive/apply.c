@@ -67,8 +67,16 @@ static int hand_stage(void *ctx, const struct plan_action *action)
 		return -ENOMEM;
 	job->completion.event.unit = action->unit;
 	job->job.is_push = true;
+	job->may_be_whole = action->may_be_whole;
 	queue_push(&d->page_jobs, &job->job.node);
 	return 0;
+}
+
+static void hand_come(void *ctx, struct unit_id unit)
+{
+	const struct drive *d = ctx;
+
+	cache_come(d->cache, unit);
 }
 
 static int hand_pin(void *ctx, const struct plan_action *action)
@@ -232,6 +240,7 @@ const struct step_hands drive_hands = { .fetch = hand_fetch,
 					.pin = hand_pin,
 					.epoch = hand_epoch,
 					.drop = hand_drop,
+					.come = hand_come,
 					.no_memory = hand_no_memory,
 					.hold_back = hand_hold_back,
 					.opened = hand_opened,

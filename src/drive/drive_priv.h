@@ -34,6 +34,7 @@ struct fetch_job { /* the plan's FETCH */
 struct push_job { /* the plan's STAGE */
 	struct completion completion;
 	struct page_job job;
+	bool may_be_whole; /* as the plan says */
 };
 
 struct pin_job { /* the plan's PIN */

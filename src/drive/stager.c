@@ -104,15 +104,18 @@ static int stage_pieces(struct drive *d, struct cache_push *push)
 	return rc;
 }
 
-static int stage_unit(struct drive *d, struct unit_id unit)
+/* 0, PLAN_STAGED_WHOLE, or an errno. */
+static int stage_unit(struct drive *d, struct unit_id unit, bool may_be_whole)
 {
 	struct dataset_extent extent;
 	struct cache_push push;
 	uint64_t begin_ns, bytes;
+	bool is_whole;
 	int rc = cache_push_begin(d->cache, unit, &push);
 
 	if (rc != 0)
 		return rc;
+	is_whole = may_be_whole && cache_push_whole(d->cache, &push);
 	begin_ns = metrics_is_tracing(d->metrics) ? clock_now(d->clock) : 0;
 	extent = dataset_unit_extent(d->dataset, unit);
 	bytes = extent.length;
@@ -130,7 +133,7 @@ static int stage_unit(struct drive *d, struct unit_id unit)
 		metrics_add(d->metrics, METRIC_STAGE_PUSHED, 1);
 		metrics_add(d->metrics, METRIC_STAGE_PUSHED_BYTES, bytes - MIN(push.tracer_bytes, bytes));
 	}
-	return rc;
+	return rc == 0 && is_whole ? PLAN_STAGED_WHOLE : rc;
 }
 
 void *stager_main(void *drive)
@@ -144,7 +147,7 @@ void *stager_main(void *drive)
 
 		if (job->is_push)
 			drive_complete(d, &push->completion, PLAN_EV_STAGED,
-				       stage_unit(d, push->completion.event.unit));
+				       stage_unit(d, push->completion.event.unit, push->may_be_whole));
 		else
 			cache_do_page_job(d->cache, job);
 	}

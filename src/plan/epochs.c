@@ -225,9 +225,11 @@ static void epochs_remember_tail(struct plan *plan, struct plan_job *job, const 
 void epochs_roll(struct plan *plan, struct plan_job *job)
 {
 	struct slot *old = job_cur(job), *next = job_next(job);
-	uint64_t left = old->length - old->consumed.count;
+	uint64_t left;
 
 	assert(next->ep);
+	tracers_rolled(plan, job, old);
+	left = old->length - old->consumed.count;
 	horizon_rolled(plan, job, old);
 	waste_rolled(plan, job, old);
 	valid_close(plan, job);

@@ -40,6 +40,9 @@ enum item_flag {
 	BUCKET_MASK = 127 << BUCKET_SHIFT,
 };
 
+/* STAGED, with its tracer page: nobody hears of its reader (tracers.c). No enumerator has this bit. */
+#define UNTRACED (1u << 31)
+
 struct item {
 	uint32_t pages; /* cost in the arena, the stage and the store */
 	uint32_t key;   /* of the job that has no array of its own; see job_key */

@@ -25,6 +25,7 @@
 #include "recent.h"
 #include "retain.h"
 #include "stage.h"
+#include "tracers.h"
 
 #define PAGE_BYTES 4096u
 #define ACTIONS_MAX 4096u   /* waiting to be handed out */
@@ -43,6 +44,7 @@
 #define RETRY_QUEUE 256u
 #define TAIL_MAX 16384u
 #define HOLD_NS NS_PER_S
+#define HOLD_TAKEN_NS (8 * NS_PER_S)
 
 struct budget {
 	double limit, best_rate, best_limit, base_ns;
@@ -120,6 +122,7 @@ struct plan {
 	uint64_t stage_left;   /* units that had left the kernel at the last step */
 	uint32_t stage_credit; /* if is_stage_bounded: STAGEs that are free now, in sixteenths */
 	bool is_stage_bounded;
+	uint32_t n_untraced; /* units that are UNTRACED */
 	uint64_t alone_not_before_ns, alone_pause_ns;
 	struct alone_recent alone_recent[ALONE_RECENT]; /* ring */
 	uint32_t alone_recent_head;

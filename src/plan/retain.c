@@ -305,6 +305,9 @@ static void retain_pop_hold(struct plan *plan, struct plan_job *job)
 uint64_t retain_step(struct plan *plan, uint64_t now_ns)
 {
 	struct plan_job *first = jobs_first(plan);
+	/* What is taken as read may be read as much later as readers are apart. */
+	uint64_t reads = plan->n_untraced ? MAX(plan->hold_reads, first->span) : plan->hold_reads;
+	uint64_t hold_ns = plan->n_untraced ? HOLD_TAKEN_NS : HOLD_NS;
 
 	retain_shed(plan, first);
 	if (plan->used_pages > usable_pages(plan))
@@ -314,9 +317,9 @@ uint64_t retain_step(struct plan *plan, uint64_t now_ns)
 
 		/* A small arena is not paralysed by what was read: at most a quarter of it is held.
 		 */
-		if (plan->opened + plan->reached - h->read < plan->hold_reads && now_ns < h->at_ns + HOLD_NS &&
+		if (plan->opened + plan->reached - h->read < reads && now_ns < h->at_ns + hold_ns &&
 		    plan->held_pages <= plan->arena_pages / 4)
-			return h->at_ns + HOLD_NS;
+			return h->at_ns + hold_ns;
 		retain_pop_hold(plan, first);
 	}
 	return plan->hold_count ? now_ns : UINT64_MAX;

@@ -88,7 +88,8 @@ void stage_forget(struct plan *plan, uint32_t unit)
 	assert(plan->staged_pages >= it->pages);
 	plan->staged_pages -= it->pages;
 	plan->wasted += (it->flags & ALONE_FRESH) != 0;
-	it->flags &= ~(uint32_t)(STAGED | ALONE | ALONE_FRESH);
+	plan->n_untraced -= (it->flags & UNTRACED) != 0;
+	it->flags &= ~(uint32_t)(STAGED | ALONE | ALONE_FRESH | UNTRACED);
 }
 
 /* The next one to stage within the window, or UNIT_NONE. */
@@ -184,7 +185,8 @@ static void stage_job(struct plan *plan, struct plan_job *job)
 			break;
 		if (!stage_spend(plan))
 			break;
-		plan_act(plan, job, PLAN_ACT_STAGE, unit);
+		plan_act(plan, job, PLAN_ACT_STAGE, unit)->may_be_whole =
+			tracers_skip(plan, job, unit);
 		item_out(plan, unit);
 		it->flags |= STAGING;
 		plan->staged_pages += it->pages;
@@ -245,16 +247,17 @@ void stage_answered(struct plan *plan, uint64_t now_ns, uint32_t unit, int statu
 	struct plan_job *first = jobs_first(plan);
 	struct item *it = &plan->item[unit];
 
-	assert(it->flags & STAGING && status <= 0);
+	assert(it->flags & STAGING && (status <= 0 || status == PLAN_STAGED_WHOLE));
 	item_out(plan, unit);
 	it->flags &= ~(uint32_t)STAGING;
 	/* Opened, changed or passed over in the meantime: then it is not waiting in the kernel for
 	 * a reader. */
-	if (status == 0 && item_state(it) == ARENA && !(it->flags & HELD) &&
+	if (status >= 0 && item_state(it) == ARENA && !(it->flags & HELD) &&
 	    stage_is_due(plan, unit))
-		it->flags |= STAGED;
+		it->flags |= status == PLAN_STAGED_WHOLE ? STAGED | UNTRACED : STAGED;
 	else
 		plan->staged_pages -= it->pages;
+	plan->n_untraced += (it->flags & UNTRACED) != 0;
 	if (it->flags & STAGED)
 		alone_staged(plan, first, job_due(plan, first, unit));
 	if (status == PLAN_NO_INODES && !plan->is_stage_bounded) {
@@ -268,9 +271,7 @@ void stage_answered(struct plan *plan, uint64_t now_ns, uint32_t unit, int statu
 	item_in(plan, unit);
 }
 
-/* How far apart the readers of a job are in positions: each of these may be next. Farther when a pass
- * begins. */
-static uint64_t stage_apart(const struct plan_job *job)
+uint64_t stage_apart(const struct plan_job *job)
 {
 	uint64_t apart = MAX(job->begin_apart, job->began_apart);
 	uint64_t usual = job->reader_span ? job->reader_span : MAX(job->span / 4, apart);

@@ -14,6 +14,9 @@ uint64_t stage_step(struct plan *plan, uint64_t now_ns);
 void stage_consumed(struct plan *plan, struct plan_job *job, uint64_t due, uint32_t unit);
 /* Between item_out and item_in. */
 void stage_forget(struct plan *plan, uint32_t unit);
+/* How far apart the readers of a job are in positions: each of these may be next. Farther when a pass
+ * begins. */
+uint64_t stage_apart(const struct plan_job *job);
 /* Whether a job is about to read it. */
 bool stage_is_due(const struct plan *plan, uint32_t unit);
 /* Likewise of a job that is prefetched for. */

@@ -234,6 +234,8 @@ bool window_slide(struct plan *plan, struct plan_job *job, struct slot *slot, ui
 	while (slot->low + job->span < pos) {
 		uint32_t unit = slot->ep->sample[slot->low];
 
+		if (tracers_take(plan, job, slot, slot->low))
+			continue;
 		if (job_is_inner(job, unit))
 			waste_left(plan, job, unit);
 		else if (slot != job_valid(job))
@@ -612,6 +614,7 @@ void window_read(struct plan *plan, struct plan_job *job, uint64_t now_ns, uint3
 	}
 	if (++job->inside_run >= SYNC_READS)
 		job->outside_run = 0;
+	tracers_heard(plan, job, unit);
 	fit = window_find(plan, job, unit, &use);
 	window_judge_reader(plan, job, unit, fit, &use);
 	window_learn_echo(job, fit);

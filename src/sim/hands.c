@@ -146,6 +146,7 @@ static void act(struct model *m, const struct plan_action *a)
 		run_request(m, a->job, a->unit.v, REQ_PIN, true);
 		break;
 	case PLAN_ACT_EPOCH: /* hand_epoch */
+	case PLAN_ACT_COME:  /* nothing is pushed whole here */
 		break;
 	}
 }

@@ -219,7 +219,7 @@ static enum plan_event_kind answer_of(enum plan_action_kind kind)
 							[PLAN_ACT_PIN] = PLAN_EV_PINNED,
 							[PLAN_ACT_EPOCH] = PLAN_EV_EPOCH };
 
-	assert(kind < ARRAY_LEN(answers) && kind != PLAN_ACT_DROP);
+	assert(kind < ARRAY_LEN(answers) && kind != PLAN_ACT_DROP && kind != PLAN_ACT_COME);
 	return answers[kind];
 }
 
@@ -252,6 +252,15 @@ static bool is_held_back(struct step *s, const struct plan_action *action)
 	return s->hands->hold_back(s->hands->ctx, &use);
 }
 
+/* Only where to come to a record is what an open is: of another job somebody may be at its file. */
+static int send_stage(struct step *s, const struct plan_action *action)
+{
+	struct plan_action push = *action;
+
+	push.may_be_whole &= s->n_jobs == 1 && s->job[0].order->is_of_records;
+	return s->hands->stage(s->hands->ctx, &push);
+}
+
 /* 0, or what it is answered at once. */
 static int send_epoch(struct step *s, const struct plan_action *action)
 {
@@ -275,9 +284,13 @@ static int send_action(struct step *s, const struct plan_action *action)
 	case PLAN_ACT_FETCH:
 		return is_held_back(s, action) ? PLAN_HELD_OUT : h->fetch(h->ctx, action);
 	case PLAN_ACT_STAGE:
-		return is_held_back(s, action) ? PLAN_HELD_OUT : h->stage(h->ctx, action);
+		return is_held_back(s, action) ? PLAN_HELD_OUT : send_stage(s, action);
 	case PLAN_ACT_DROP:
 		h->drop(h->ctx, action);
+		break;
+	case PLAN_ACT_COME:
+		if (h->come)
+			h->come(h->ctx, action->unit);
 		break;
 	case PLAN_ACT_PIN:
 		return h->pin(h->ctx, action);

@@ -24,7 +24,7 @@
 const char *const tape_event_names[] = { "opened",   "reached",  "fetched",  "staged", "unstaged",
 					 "pinned",   "pin_room", "unpinned", "kept",   "lost_copy",
 					 "resized",  "demand",   "blind",    "epoch",  NULL };
-const char *const tape_action_names[] = { "fetch", "stage", "drop", "pin", "epoch", NULL };
+const char *const tape_action_names[] = { "fetch", "stage", "drop", "pin", "epoch", "come", NULL };
 
 /* What a plan may be told has grown: it belongs on the tape, and into the replay. */
 static_assert(sizeof(struct plan_params) == 88 && sizeof(struct plan_event) == 56 &&
@@ -154,9 +154,9 @@ static void write_action(FILE *f, uint32_t id, const struct plan_action *a)
 {
 	fprintf(f,
 		"action %" PRIu32 " %s %" PRIu32 " %d %d %" PRIu64 " %" PRIu64 " %" PRIu64
-		" %" PRIu32 " %" PRIu32 " %d\n",
+		" %" PRIu32 " %" PRIu32 " %d %d\n",
 		id, tape_action_names[a->kind], a->unit.v, a->is_pinned, a->is_adopted, a->position,
-		a->pass, a->epoch, a->job, a->version, a->is_left);
+		a->pass, a->epoch, a->job, a->version, a->is_left, a->may_be_whole);
 }
 
 static void write_other(FILE *f, uint32_t id, const struct plan_call *call)

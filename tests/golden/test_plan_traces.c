@@ -106,6 +106,9 @@ static void act(struct tale *t, const struct plan_action *a)
 		buf_printf(&t->out, "drop %u", a->unit.v);
 		say_use(t, a, ", next needed at ");
 		break;
+	case PLAN_ACT_COME: /* nothing is pushed whole */
+		CHECK(false);
+		break;
 	case PLAN_ACT_PIN:
 		buf_printf(&t->out, "pin %u\n", a->unit.v);
 		tell(t, (struct plan_event){ .kind = PLAN_EV_PINNED, .unit = a->unit });

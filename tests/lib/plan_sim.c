@@ -204,6 +204,9 @@ static void act(struct sim *sim, const struct plan_action *a)
 		sim->in_arena[s] = 0;
 		sim->count.drops++;
 		return;
+	case PLAN_ACT_COME:
+		assert(!"nothing is pushed whole here");
+		return;
 	case PLAN_ACT_PIN:
 		assert(sim->in_arena[s] && !sim->in_store[s]);
 		sim->count.pins++;

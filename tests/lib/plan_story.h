@@ -31,10 +31,14 @@ struct story {
 	bool *is_there;   /* in memory, by sample */
 	bool *in_kernel;  /* pushed and neither opened nor reported as dropped */
 	uint64_t byte_ns; /* of a fetch per byte, instead of a millisecond in all */
-	bool is_auto[5];  /* by enum plan_action_kind */
-	uint64_t count[5];
+	bool is_auto[6];  /* by enum plan_action_kind */
+	uint64_t count[6];
+	bool is_of_records; /* units are pushed whole where they may be */
+	bool *is_whole;     /* in_kernel, so that nobody hears of its reader */
+	uint32_t *n_come;   /* how often each was said to have been read */
+	bool *was_there;    /* is_there then */
 	uint32_t mark;      /* actions on samples from this one on are counted apart */
-	uint64_t marked[5]; /* likewise by kind */
+	uint64_t marked[6]; /* likewise by kind */
 	struct plan_action log[STORY_LOG]; /* not answered automatically, and all DROPs */
 	uint32_t n_log;
 	uint64_t wake;
@@ -103,7 +107,14 @@ static inline void story_answer(struct story *st, const struct plan_action *a)
 		break;
 	case PLAN_ACT_STAGE:
 		st->in_kernel[a->unit.v] = true;
-		story_event(st, (struct plan_event){ .kind = PLAN_EV_STAGED, .unit = a->unit });
+		st->is_whole[a->unit.v] = st->is_of_records && a->may_be_whole;
+		story_event(st, (struct plan_event){ .kind = PLAN_EV_STAGED,
+						     .unit = a->unit,
+						     .status = st->is_whole[a->unit.v] ? PLAN_STAGED_WHOLE : 0 });
+		break;
+	case PLAN_ACT_COME:
+		st->n_come[a->unit.v]++;
+		st->was_there[a->unit.v] = st->is_there[a->unit.v];
 		break;
 	case PLAN_ACT_PIN:
 		story_event(st, (struct plan_event){ .kind = PLAN_EV_PINNED, .unit = a->unit });
@@ -169,6 +180,9 @@ static inline struct story *story_prepare(struct plan_params params, const uint6
 	st->size = size;
 	st->is_there = calloc(params.n + 1, sizeof(*st->is_there));
 	st->in_kernel = calloc(params.n + 1, sizeof(*st->in_kernel));
+	st->is_whole = calloc(params.n + 1, sizeof(*st->is_whole));
+	st->n_come = calloc(params.n + 1, sizeof(*st->n_come));
+	st->was_there = calloc(params.n + 1, sizeof(*st->was_there));
 	st->n = params.n;
 	st->now = NS_PER_S;
 	memset(st->is_auto, true, sizeof(st->is_auto));
@@ -197,6 +211,9 @@ static inline void story_free(struct story *st)
 	free(st->size);
 	free(st->is_there);
 	free(st->in_kernel);
+	free(st->is_whole);
+	free(st->n_come);
+	free(st->was_there);
 	for (uint32_t i = 0; i < STORY_EPOCHS; i++)
 		free(st->order[i]);
 	free(st);
@@ -209,6 +226,19 @@ static inline void story_open(struct story *st, uint32_t sample)
 	st->in_kernel[sample] = false;
 	story_event(st, (struct plan_event){ .kind = PLAN_EV_OPENED, .unit = { sample } });
 	story_step(st);
+}
+
+/* Likewise, of a record. True: somebody heard of that. */
+static inline bool story_come(struct story *st, uint32_t sample)
+{
+	if (!st->in_kernel[sample] || !st->is_whole[sample]) {
+		story_open(st, sample);
+		return true;
+	}
+	st->now += NS_PER_MS / 10;
+	st->in_kernel[sample] = false; /* who has read it drops it */
+	story_step(st);
+	return false;
 }
 
 /* The kernel has dropped its pages, as a READ shows. */

@@ -377,9 +377,9 @@ static void write_action(char out[256], const struct plan_action *a)
 {
 	snprintf(out, 256,
 		 "%s %" PRIu32 " %d %d %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu32 " %" PRIu32
-		 " %d",
+		 " %d %d",
 		 tape_action_names[a->kind], a->unit.v, a->is_pinned, a->is_adopted, a->position,
-		 a->pass, a->epoch, a->job, a->version, a->is_left);
+		 a->pass, a->epoch, a->job, a->version, a->is_left, a->may_be_whole);
 }
 
 /* `was` NULL: none was handed out. Compared as text: all that the tape says of an action. */

@@ -146,6 +146,9 @@ static void take(struct book *b, const struct plan_action *a)
 	case PLAN_ACT_EPOCH:
 		CHECK(++b->n_epochs_asked == 1);
 		break;
+	case PLAN_ACT_COME:
+		CHECK(!"nothing is pushed whole");
+		return;
 	}
 	CHECK(b->n_todo < OUTSTANDING);
 	b->todo[b->n_todo++] = *a;

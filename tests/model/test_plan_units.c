@@ -135,6 +135,10 @@ static void act(struct world *w, const struct plan_action *a)
 		break;
 	case PLAN_ACT_PIN:
 		CHECK(!"there is no store");
+		break;
+	case PLAN_ACT_COME:
+		CHECK(!"nothing is pushed whole");
+		break;
 	}
 	tell(w, ev);
 }

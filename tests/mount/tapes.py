@@ -68,7 +68,7 @@ class Plan:
         else:
             self.unasked.append((key, status))
 
-    def _action(self, kind, sample, is_pinned, is_adopted, position, _pass, epoch, _job, _version, _is_left):
+    def _action(self, kind, sample, is_pinned, is_adopted, position, _pass, epoch, _job, _version, _is_left, _may_be_whole):
         self._has_acted |= kind != "drop"  # that is done at once
         if kind == "fetch":
             (self._pinned.add if is_pinned == 1 else self._pinned.discard)(sample)

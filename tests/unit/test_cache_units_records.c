@@ -85,6 +85,22 @@ static void push(struct rig *rig, uint32_t unit)
 	CHECK_INT(cache_push_end(rig->cache, &p, 0), 0);
 }
 
+/* With its tracer page. */
+static void push_whole(struct rig *rig, uint32_t unit)
+{
+	struct cache_push p;
+	struct cache_copy copy;
+
+	CHECK_INT(cache_push_begin(rig->cache, (struct unit_id){ unit }, &p), 0);
+	CHECK(cache_push_whole(rig->cache, &p));
+	CHECK_U64(p.tracer_bytes, 0);
+	for (uint32_t i = p.first; i < p.end; i++) {
+		CHECK_INT(cache_push_pin(rig->cache, &p, i, &copy), 0);
+		cache_push_unpin(rig->cache, &p, &copy, true);
+	}
+	CHECK_INT(cache_push_end(rig->cache, &p, 0), 0);
+}
+
 static uint64_t source_bytes(struct rig *rig)
 {
 	return rig_metric(rig, METRIC_SOURCE_BYTES);
@@ -261,6 +277,62 @@ static void pushed_records_count_as_long_as_they_are(void)
 	CHECK_U64(total_bytes(rig), 2100000);
 	CHECK_U64(rig_metric(rig, METRIC_READ_BYTES_ARENA), 2 * PAGE);
 	rig_free(rig);
+}
+
+/* Nobody hears of its reader, so it counts when whoever plans says so, once. */
+static void what_is_pushed_whole_counts_when_it_is_said_to_be_read(void)
+{
+	struct rig *rig = rig_of_records();
+	struct cache_push p;
+
+	CHECK_INT(hold(rig, 7), 0); /* a file that is one unit has no such page */
+	CHECK_INT(cache_push_begin(rig->cache, (struct unit_id){ 7 }, &p), 0);
+	CHECK(!cache_push_whole(rig->cache, &p));
+	CHECK_INT(cache_push_end(rig->cache, &p, -EAGAIN), -EAGAIN);
+	for (uint32_t unit = 0; unit < 2; unit++)
+		CHECK_INT(hold(rig, unit), 0);
+	push(rig, 0);
+	push_whole(rig, 1);
+	let_go(rig, 7);
+	let_go(rig, 1);
+	CHECK_U64(atomic_load(&rig->cache->n_tracers), 0); /* the kernel has it */
+	cache_note_open(rig->cache, (struct entry_id){ 0 });
+	cache_come(rig->cache, (struct unit_id){ 0 }); /* that one is heard of */
+	CHECK_U64(total_bytes(rig), 0);
+	cache_come(rig->cache, (struct unit_id){ 1 });
+	CHECK_U64(total_bytes(rig), 2000000);
+	CHECK_U64(rig_metric(rig, METRIC_READ_BYTES_STAGED), 2000000);
+	cache_come(rig->cache, (struct unit_id){ 1 });
+	CHECK_U64(total_bytes(rig), 2000000);
+	rig_read_check(rig, 0, 12288, PAGE);
+	CHECK_U64(total_bytes(rig), 2100000);
+	CHECK_INT(hold(rig, 1), 0);
+	push(rig, 1); /* and with one again */
+	rig_read_check(rig, 0, 110592, PAGE);
+	CHECK_U64(told(rig, NEWS_REACHED, 1), 1);
+	CHECK_U64(told(rig, NEWS_UNSTAGED, 1), 0);
+	CHECK_U64(total_bytes(rig), 4100000);
+	rig_free(rig);
+}
+
+/* Whatever the kernel asks for of it, its reader is there. */
+static void what_is_lost_of_a_record_pushed_whole_says_who_comes(void)
+{
+	static const uint64_t from[] = { 110592, 110592 + 100 * PAGE, 110592 + 486 * PAGE };
+
+	for (size_t i = 0; i < ARRAY_LEN(from); i++)
+		for (uint32_t pages = 1; pages <= 2; pages++) {
+			struct rig *rig = rig_of_records();
+
+			CHECK_INT(hold(rig, 1), 0);
+			push_whole(rig, 1);
+			CHECK_INT(rig_read_check(rig, 0, from[i], pages * PAGE), READ_ARENA);
+			CHECK_U64(told(rig, NEWS_REACHED, 1), 1);
+			CHECK_U64(told(rig, NEWS_UNSTAGED, 1), 1);
+			cache_come(rig->cache, (struct unit_id){ 1 }); /* as it is known already */
+			CHECK_U64(total_bytes(rig), 2000000);
+			rig_free(rig);
+		}
 }
 
 static void a_change_takes_all_records_of_the_file(void)
@@ -672,6 +744,10 @@ static void records_are_held_by_the_thousand(void)
 static const struct check_test tests[] = {
 	{ "a_record_is_held_with_the_pages_it_shares", a_record_is_held_with_the_pages_it_shares },
 	{ "a_part_is_of_the_record_it_was_fetched_for", a_part_is_of_the_record_it_was_fetched_for },
+	{ "what_is_pushed_whole_counts_when_it_is_said_to_be_read",
+	  what_is_pushed_whole_counts_when_it_is_said_to_be_read },
+	{ "what_is_lost_of_a_record_pushed_whole_says_who_comes",
+	  what_is_lost_of_a_record_pushed_whole_says_who_comes },
 	{ "the_first_page_of_its_own_says_who_comes", the_first_page_of_its_own_says_who_comes },
 	{ "what_is_read_beyond_a_record_does_not_say_that_somebody_came",
 	  what_is_read_beyond_a_record_does_not_say_that_somebody_came },

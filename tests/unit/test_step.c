@@ -297,6 +297,7 @@ static void answer(struct world *w, uint32_t at)
 		order_ref_put(w->ref[at]);
 		break;
 	case PLAN_ACT_DROP:
+	case PLAN_ACT_COME:
 		return;
 	}
 	step_event(&w->step, w->now, &ev);

@@ -86,11 +86,17 @@ struct cache_push {
 	 * tracer page of a file of several units, whose READ says that a reader has come there. */
 	uint32_t tracer_bytes;
 	uint64_t tracer_at;
+	bool is_whole; /* cache_push_whole */
 	struct entry_state *state; /* referenced */
 	uint32_t version;
 };
 /* -ESTALE: it is not held. Else cache_push_end must follow. */
 int cache_push_begin(struct cache *cache, struct unit_id unit, struct cache_push *ret) MUST_USE;
+/* Before the first piece: a record's tracer page is pushed as well, and nobody will hear of its reader. Who
+ * plans finds that out, and says so (cache_come). False: it has none that need not be left out. */
+bool cache_push_whole(struct cache *cache, struct cache_push *push);
+/* A reader had all of a unit that was pushed whole. Ignored where it was not, or that is known already. */
+void cache_come(struct cache *cache, struct unit_id unit);
 /* The piece, which nobody reads now, to be pushed: cache_push_unpin must follow. -EAGAIN while it is
  * read, -ESTALE when it is not what the push began with, -ENOENT when nobody may have its pages. */
 int cache_push_pin(struct cache *cache, struct cache_push *push, uint32_t piece,
