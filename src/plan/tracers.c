@@ -127,8 +127,13 @@ void tracers_heard(struct plan *plan, struct plan_job *job, uint32_t unit)
 	}
 }
 
+/* Of a pass that was left early nobody knows how far it was read, so nothing more of it counts. */
 void tracers_rolled(struct plan *plan, struct plan_job *job, struct slot *slot)
 {
+	uint64_t near = job->span + 2 * tracers_every(plan, job);
+
+	if (slot->length - slot->low > near)
+		return;
 	for (uint64_t pos = slot->low; plan->n_untraced && pos < slot->length; pos++)
 		if (!bitmap_get(&slot->consumed, pos))
 			(void)tracers_take(plan, job, slot, pos);

@@ -18,7 +18,7 @@ bool tracers_skip(const struct plan *plan, const struct plan_job *job, uint32_t 
 void tracers_heard(struct plan *plan, struct plan_job *job, uint32_t unit);
 /* True: it was pushed whole for this use, and is taken as read. */
 bool tracers_take(struct plan *plan, struct plan_job *job, struct slot *slot, uint64_t pos);
-/* The pass is over: so is what was pushed whole for it. */
+/* The pass is over: what was pushed whole for it and may have been read was read. */
 void tracers_rolled(struct plan *plan, struct plan_job *job, struct slot *slot);
 
 #endif

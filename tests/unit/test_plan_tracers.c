@@ -243,7 +243,22 @@ static void others_keep_theirs(void)
 	story_free(st);
 }
 
+/* What was pushed whole for a pass that is left early was not read. */
+static void pass_that_is_left_early_is_not_taken_as_read(void)
+{
+	struct story *st = story_of_records(3, 0);
+	struct reading r = { 0 };
+
+	read_all(st, &r, 0, RECORDS / 2);
+	CHECK(story_status(st).stage_bytes >= 4ull * EACH * BYTES); /* so there is something to be taken */
+	read_all(st, &r, 1, RECORDS / 10);
+	CHECK_INT(story_status(st).epoch, 1);
+	CHECK(come_in_all(st, 2) <= r.silent + EACH);
+	story_free(st);
+}
+
 static const struct check_test tests[] = {
+	{ "pass_that_is_left_early_is_not_taken_as_read", pass_that_is_left_early_is_not_taken_as_read },
 	{ "one_in_a_mib_is_heard_of", one_in_a_mib_is_heard_of },
 	{ "a_fast_reader_is_heard_of_less_often", a_fast_reader_is_heard_of_less_often },
 	{ "what_is_lost_on_the_way_leaves_nothing_behind", what_is_lost_on_the_way_leaves_nothing_behind },
