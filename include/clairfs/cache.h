@@ -119,6 +119,7 @@ struct cache_read {
 	int refused;  /* 0, or what it is answered without looking further */
 	bool is_look, is_looked; /* of cache_look; the source has answered */
 	bool is_whole;           /* misses of it fetch whole pieces */
+	bool is_again;           /* what it misses stays */
 	bool is_read_on;         /* nobody has come to that page: the kernel reads on */
 	bool is_accounted;
 	bool is_decided; /* its answer is of the version that there is now */

@@ -339,6 +339,7 @@ void ahead_read(struct ahead *a, const struct ahead_read *r, struct ahead_advice
 	if (!s) {
 		bool is_part = r->offset && reads_parts(f, r->reader);
 
+		ret->is_again = ahead_file_again(f, r);
 		s = stream_new(a, f);
 		*s = (struct ahead_stream){ .start = r->offset,
 					     .end = r->offset,

@@ -20,6 +20,7 @@
 #include "clairfs/base/clock.h"
 #include "clairfs/base/text.h"
 
+#define PAGE 4096u
 #define BIN_NS (50 * NS_PER_MS)
 #define BIN_IDLE_NS (500 * NS_PER_MS)
 #define LATENCY_NS (5 * NS_PER_S)
@@ -84,6 +85,19 @@ struct ahead_file *ahead_file_find(struct ahead *a, uint32_t file)
 		if (set[i].is_used && set[i].file == file)
 			return &set[i];
 	return NULL;
+}
+
+bool ahead_file_again(struct ahead_file *f, const struct ahead_read *r)
+{
+	uint32_t place = (uint32_t)(r->offset / PAGE) + 1; /* beyond 16 TiB two may look the same */
+
+	if (r->length > AHEAD_HOT)
+		return false;
+	for (uint32_t i = 0; i < AHEAD_PLACES; i++)
+		if (f->place[i] == place)
+			return true;
+	f->place[f->n_places++ % AHEAD_PLACES] = place;
+	return false;
 }
 
 void ahead_begun_ended(struct ahead *a, const struct ahead_file *f, const struct ahead_stream *s)

@@ -20,6 +20,9 @@ enum {
 	AHEAD_FILE_CREDIT = 8 << 20,
 	AHEAD_CREDIT = 64 << 20,
 	AHEAD_SHARE = 16, /* beyond these: one part of so many of what was asked for */
+	/* The last READs of a file that stayed alone; of those, what is no longer may be hot. */
+	AHEAD_PLACES = 128,
+	AHEAD_HOT = 64 << 10,
 };
 
 /* READs that follow each other: a run. */
@@ -58,6 +61,8 @@ struct ahead_file {
 	uint64_t used_at;
 	struct ahead_lengths runs;
 	uint32_t alone, pairs; /* how sure it is that a READ stays alone, that a run is two */
+	uint32_t place[AHEAD_PLACES]; /* ring, pages: where they began, one more than that */
+	uint32_t n_places;
 	struct ahead_stream stream[AHEAD_STREAMS];
 };
 
@@ -93,6 +98,9 @@ struct ahead_read {
 struct ahead_advice {
 	bool is_whole;     /* whole pieces for what is missing of it; else its own bytes only */
 	uint64_t from, to; /* to be fetched besides; the same: nothing */
+	/* Its bytes were asked for a moment ago as well, and it goes on with nothing: the kernel has lost
+	 * what all readers of the file want (a footer, a table of offsets), and may lose it again. */
+	bool is_again;
 };
 
 void ahead_read(struct ahead *a, const struct ahead_read *r, struct ahead_advice *ret);
@@ -119,6 +127,8 @@ struct ahead_file *ahead_file_of(struct ahead *a, const struct ahead_read *r);
 void ahead_file_asked(struct ahead *a, struct ahead_file *f, const struct ahead_read *r);
 /* Whether misses of it fetch whole pieces, of a file of which so much has room. */
 bool ahead_file_is_whole(struct ahead *a, struct ahead_file *f, uint64_t room);
+/* Notes a READ that goes on with nothing; whether one of the last ones began at the same place. */
+bool ahead_file_again(struct ahead_file *f, const struct ahead_read *r);
 /* A file that was begun at its beginning was read to its end, or was not. */
 void ahead_begun_ended(struct ahead *a, const struct ahead_file *f, const struct ahead_stream *s);
 /* What became of the last hint: nobody came for half of it, or somebody did. */

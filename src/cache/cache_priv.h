@@ -55,7 +55,7 @@ enum object_state {
 struct object {
 	struct object *next_hash;
 	struct list in_entry; /* entry_state.objects while in the table */
-	struct list in_lru;   /* shard.lru while plain, resident and in the table */
+	struct list in_lru;   /* shard.lru while plain, resident and in the table; or shard.hot */
 	struct list in_queue; /* prefetch.queue; the queue holds a reference */
 	struct list waiters;  /* parts of reads, while FETCHING */
 	struct entry_state *state_of;
@@ -77,6 +77,7 @@ struct object {
 	bool is_range;          /* not in the table; the store has no such thing */
 	bool is_record;         /* in the table, and no piece: a part of a record, or its tracer page */
 	bool is_once;           /* a range that goes with those who wait for it */
+	bool is_hot;            /* a range that stays, see hot.c; in shard.hot while it is resident */
 	bool is_tracer;         /* a range, or of a record: the first page of a unit that the kernel has otherwise */
 	bool is_ahead;          /* counted in ahead_bytes: nobody has come for it yet */
 	bool is_charged, is_charged_whole; /* see ahead_spend */
@@ -115,7 +116,7 @@ struct entry_state {
 	bool is_unsettled; /* READs wait: the kernel does not know the size yet */
 	uint32_t drop_renewal, inval_renewal; /* the inodes that drop and inval_job are about */
 	struct list objects; /* ranges first, n_ranges of them; n_once of these go with their READ */
-	uint32_t n_ranges, n_once, n_tracers, n_listed;
+	uint32_t n_ranges, n_once, n_tracers, n_hot, n_listed;
 	struct list reads; /* cache_read.in_entry of n_listed READs, of a file of several pieces */
 	struct list attr_waiters; /* cache_read.node: not started before the file is settled */
 	/* They are part of it, so they need no memory then, and take little in each. */
@@ -128,6 +129,7 @@ struct shard {
 	struct object **objects; /* mu, like all below */
 	struct entry_state **entries;
 	struct list lru; /* plain residents, oldest first */
+	struct list hot; /* hot ranges, likewise */
 	uint32_t busy;   /* reads and fetches in flight */
 } CACHE_ALIGNED;
 
@@ -141,7 +143,8 @@ struct cache {
 	void *stage_ctx;
 	struct shard shards[SHARDS];
 	uint32_t buckets; /* per shard and table, a power of two */
-	_Atomic uint64_t n_objects, n_files, plain_bytes, arena_bytes; /* arena_bytes: for now */
+	_Atomic uint64_t n_objects, n_files, plain_bytes, hot_bytes, arena_bytes;
+		/* arena_bytes: for now */
 	_Atomic uint32_t evict_at;
 	_Atomic bool is_degraded, may_refuse_open, is_ordered;
 	_Atomic uint64_t *touched; /* per entry: the kernel or we may hold bytes of it */
@@ -292,6 +295,7 @@ static inline bool unit_is_traced(const struct cache *c, struct unit_id unit)
 }
 
 #include "fetch_priv.h"
+#include "hot_priv.h"
 #include "object_priv.h"
 #include "ranges_priv.h"
 #include "records_priv.h"

@@ -88,6 +88,8 @@ static void fetch_settle_locked(struct cache *c, struct shard *s, struct object 
 		entry_touch(c, obj->state_of->entry); /* before a change that untouches it, or after */
 		if (obj->is_heap || obj->is_once)
 			object_drop_locked(c, s, obj, dead);
+		else if (obj->is_hot)
+			hot_keep_locked(c, s, obj, dead);
 		else if (!obj->is_planned)
 			object_make_plain_locked(c, s, obj);
 	} else {

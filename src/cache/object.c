@@ -47,6 +47,7 @@ int objects_init(struct cache *c)
 		mutex_init(&s->mu);
 		cond_init(&s->idle);
 		list_init(&s->lru);
+		list_init(&s->hot);
 		s->objects = calloc(c->buckets, sizeof(*s->objects));
 		s->entries = calloc(c->buckets, sizeof(*s->entries));
 		if (!s->objects || !s->entries)
@@ -236,7 +237,7 @@ static void lru_remove_locked(struct cache *c, struct object *obj)
 	if (list_is_empty(&obj->in_lru))
 		return;
 	list_remove(&obj->in_lru);
-	atomic_fetch_sub(&c->plain_bytes, obj->length);
+	atomic_fetch_sub(obj->is_hot ? &c->hot_bytes : &c->plain_bytes, obj->length);
 }
 
 void object_make_planned_locked(struct cache *c, struct shard *s, struct object *obj)
@@ -250,7 +251,7 @@ void object_touch_locked(struct shard *s, struct object *obj)
 	if (list_is_empty(&obj->in_lru))
 		return;
 	list_remove(&obj->in_lru);
-	list_push_tail(&s->lru, &obj->in_lru);
+	list_push_tail(obj->is_hot ? &s->hot : &s->lru, &obj->in_lru);
 }
 
 void object_drop_locked(struct cache *c, struct shard *s, struct object *obj, struct list *dead)
@@ -337,6 +338,8 @@ bool evict_one(struct cache *c)
 			metrics_add(c->p.metrics, METRIC_EVICTIONS, 1);
 			break;
 		}
+		if (list_is_empty(&dead))
+			(void)hot_evict_locked(c, s, 0, &dead);
 		mutex_unlock(&s->mu);
 	}
 	if (list_is_empty(&dead))

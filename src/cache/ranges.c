@@ -168,6 +168,8 @@ void range_left_locked(struct cache *c, struct shard *s, struct object *obj)
 	obj->state_of->n_ranges--;
 	if (obj->is_once)
 		obj->state_of->n_once--;
+	if (obj->is_hot)
+		obj->state_of->n_hot--;
 	if (obj->is_tracer)
 		obj->state_of->n_tracers--;
 	if (obj->is_tracer)
@@ -176,7 +178,7 @@ void range_left_locked(struct cache *c, struct shard *s, struct object *obj)
 
 static bool has_room(const struct entry_state *es)
 {
-	return es->n_ranges - es->n_once - es->n_tracers < RANGES_MAX;
+	return es->n_ranges - es->n_once - es->n_tracers - es->n_hot < RANGES_MAX;
 }
 
 /* The oldest one that nobody came for: what was too much stays until memory is short, and must not
@@ -190,7 +192,7 @@ static void range_make_room_locked(struct cache *c, struct shard *s, struct entr
 	for (uint32_t i = 0; !has_room(es) && i < es->n_ranges; i++, node = node->next) {
 		struct object *range = container_of(node, struct object, in_entry);
 
-		if (range->state == OBJECT_RESIDENT && range->refs == 1 && !range->is_tracer)
+		if (range->state == OBJECT_RESIDENT && range->refs == 1 && !range->is_tracer && !range->is_hot)
 			oldest = range;
 	}
 	if (oldest)
@@ -277,7 +279,7 @@ void range_used_locked(struct cache *c, struct shard *s, struct object *obj, con
 	bool is_there = obj->state == OBJECT_RESIDENT &&
 			(!list_is_empty(&obj->in_lru) || obj->is_tracer);
 
-	if (!range_cover(obj, got) || !is_there)
+	if (!range_cover(obj, got) || !is_there || obj->is_hot)
 		return;
 	if (obj->is_range || obj->is_tracer) {
 		object_drop_locked(c, s, obj, dead);

@@ -114,7 +114,9 @@ static struct object *read_missing_locked(struct cache *c, struct shard *s, stru
 		obj = range_new_locked(c, s, r->state, &todo->id, at,
 				       is_last ? end
 					       : ranges_gap_locked(c, s, r->state, at, end));
-		if (obj)
+		if (obj && r->is_again)
+			hot_want_locked(s, obj);
+		else if (obj)
 			range_once_locked(s, obj);
 	}
 	if (obj && is_kept) /* the store asks nothing of the source, unless it has lost it */
@@ -142,6 +144,7 @@ static void read_large_locked(struct cache *c, struct shard *s, struct cache_rea
 	if (r->n_tries == 0) {
 		ranges_advise(c, r, &todo->id, end, &advice);
 		r->is_whole = advice.is_whole;
+		r->is_again = advice.is_again;
 	}
 	while (at < end) {
 		struct object *obj = ranges_find_locked(c, s, r->state, at);
@@ -446,7 +449,7 @@ void cache_read(struct cache *c, struct cache_read *r)
 	r->n_parts = 0;
 	r->refused = 0;
 	r->is_look = false;
-	r->is_whole = false;
+	r->is_whole = r->is_again = false;
 	r->is_read_on = false;
 	list_init(&r->in_entry);
 	r->unit = dataset_unit_of_read(c->p.dataset, r->entry, r->offset, r->length);
