@@ -194,13 +194,6 @@ void read_settle(struct cache *c, struct cache_read *r); /* one part less; the l
 /* Goes on with a cache_look, after it had to wait. */
 void look_begin(struct cache *c, struct cache_read *r);
 
-/* Whether the store keeps these pieces of this version, and may be asked. Any thread. */
-bool store_keeps(struct cache *c, struct entry_id entry, const struct file_identity *id,
-		 const struct piece_span *span);
-/* Likewise one piece. */
-bool store_keeps_piece(struct cache *c, struct entry_id entry, const struct file_identity *id,
-		       uint32_t piece);
-
 /* --- change.c --- */
 /* The file that was `known` is seen to be another one (st), or gone (both NULL): drops what is kept
  * of it everywhere, unless it is known as another one by now. Any thread. */

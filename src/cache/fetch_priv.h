@@ -21,4 +21,11 @@ struct fetch {
 void fetch_claim_locked(struct shard *s, struct object *obj) REQUIRES(s->mu);
 void fetch_start(struct cache *c, struct object *obj);
 
+/* Whether the store keeps these pieces of this version, and may be asked. Any thread. */
+bool store_keeps(struct cache *c, struct entry_id entry, const struct file_identity *id,
+		 const struct piece_span *span);
+/* Likewise one piece. */
+bool store_keeps_piece(struct cache *c, struct entry_id entry, const struct file_identity *id,
+		       uint32_t piece);
+
 #endif
