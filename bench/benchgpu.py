@@ -11,8 +11,9 @@ goals are those of benchremoved.py; besides, by the GPU's own clock:
   idle_estimate_off        |estimate - idle_removed|, with the same goal as against the stopwatch
 
 slow_source waits for the loss of each step, asynchronous does not, watched is slow_source under clairfs.watch, whose numbers are
-there too. compute_bound has larger images and a faster source, so that hardly anything but the first batch is waited for. With the
-small network of prep_bound decoding is slower than the GPU, so it waits through the mount as well.
+there too. compute_bound has larger images and a faster source, so that hardly anything but the first batches is waited for; in null
+even these are less than a hundredth of the epochs. With the small network of prep_bound decoding is slower than the GPU, so it waits
+through the mount as well.
 
 The mount gives the job more to do in less time. Where the CPUs are busy then, steps take longer, and the stopwatch shows less than the
 GPU: that is not wait, and no number claims it.
@@ -27,11 +28,11 @@ HAS_GPU = "import torch; torch.zeros(1, device='cuda'); import torchvision"
 
 
 class Scenario(benchremoved.Scenario):
-    """latency of the source in ms; job: more arguments of it."""
+    """latency of the source in ms; job: more arguments of it; more: as there."""
     bench = "gpu"
 
-    def __init__(self, name, latency, job, model="wide_resnet50_2", files=6144, side=224, is_small=False):
-        super().__init__(name, latency, None, None, share="1/64", files=files, is_small=is_small, ram="2G", batch=128, workers=12)
+    def __init__(self, name, latency, job, model="wide_resnet50_2", files=6144, side=224, batch=128, **more):
+        super().__init__(name, latency, None, None, share="1/64", files=files, ram="2G", batch=batch, workers=12, **more)
         self.shape, self.job = ["--model", model, "--side", side], list(job)
 
     def made_smaller(self, size):
@@ -73,7 +74,8 @@ class Scenario(benchremoved.Scenario):
             return
         inside = sum(benchremoved.is_between(said, gone, wall) for wall, said, gone in told)
         bench.emit(f"{self.label}_idle_between", "% of rounds", [100 * inside / len(told)], goal=(">=", 100), runs=len(told))
-        self.emit_off(bench, "idle_estimate_off", [(benchremoved.about(said), gone, wall) for wall, said, gone in told])
+        if not self.is_null:
+            self.emit_off(bench, "idle_estimate_off", [(benchremoved.about(said), gone, wall) for wall, said, gone in told])
 
     def emit_ways(self, bench, said):
         """The estimate by both ways, and what the job itself told of its wait."""
@@ -90,6 +92,7 @@ class Scenario(benchremoved.Scenario):
 SCENARIOS = [
     Scenario("slow_source", 10, ["--sync"]),
     Scenario("compute_bound", 2, ["--sync"], files=3072, side=320, is_small=True),
+    Scenario("null", 1, ["--sync"], files=16384, side=320, batch=64, is_null=True),
     Scenario("watched", 10, ["--sync", "--watch"]),
     Scenario("asynchronous", 10, []),
     Scenario("prep_bound", 10, ["--sync"], model="resnet50"),
