@@ -31,6 +31,7 @@ SIZES = {
     "removed_files": (1 << 20, 96), "judged_seconds": (60, 10),
     "store_mib": (1024, 8), "store_records": (1000000, 1000), "store_reserved": (1 << 30, 16 << 20), "store_seconds": (1, 0.1),
     "verify_files": (4000, 64), "verify_epochs": (4, 2),
+    "gpu_files": (1 << 20, 64),
     "warm_files": (3000, 120), "warm_epochs": (4, 2),
     "shard_mib": (64, 20), "shard_records": (240, 48),
     "client_mib": (64, 8),

@@ -46,20 +46,57 @@ JOB = os.path.join(os.path.dirname(os.path.abspath(__file__)), "train_torch.py")
 
 
 class Scenario:
-    """latency of the source, compute of a step, decoding of a sample in ms; share: of control reads. is_null: there is nothing
+    """What is measured: the job of train_torch.py. bench: what the results are of. latency of the source, compute of a step, decoding of a sample in ms; share: of control reads. is_null: there is nothing
     to remove; is_aa: and nothing is served by the cache. job: more arguments of it; spinners: processes for each CPU that do
     nothing but take it; is_warm: the source's pages are in memory; is_plain: the mount is told nothing; lost: one of so many
-    reads is past the mount; may_refuse: that nothing can be told is a good answer."""
+    reads is past the mount; may_refuse: that nothing can be told is a good answer; is_small: what is removed is hardly more than two walls differ by chance."""
+    bench = "removed"
 
     def __init__(self, name, latency, compute, decode, share="1/16", files=2048, is_null=False, is_aa=False, ghost=0, mbps=0,
                  ram="256M", batch=BATCH, switchback="off", epochs=EPOCHS, job=(), spinners=0, is_warm=False, is_plain=False, lost=0,
-                 may_refuse=False):
+                 may_refuse=False, workers=WORKERS, is_small=False):
         self.name, self.latency, self.compute, self.decode, self.share = name, latency, compute, decode, share
         self.files, self.is_null, self.is_aa, self.ghost, self.mbps = files, is_null or is_aa, is_aa, ghost, mbps
         self.ram, self.batch, self.switchback = ram, batch, switchback
         self.epochs, self.job, self.spinners, self.is_warm, self.is_plain = epochs, list(job), spinners, is_warm, is_plain
-        self.lost, self.may_refuse = lost, may_refuse
-        self.spec = f"torch-distributed:seed=42:batch={batch}:workers={WORKERS}:prefetch_factor=2"
+        self.lost, self.may_refuse, self.workers, self.is_small = lost, may_refuse, workers, is_small
+        self.rows = []  # of each round the epochs as the job says them, read directly and through the mount
+
+    @property
+    def label(self):
+        return f"{self.bench}_{self.name}"
+
+    @property
+    def spec(self):
+        return f"torch-distributed:seed=42:batch={self.batch}:workers={self.workers}:prefetch_factor=2"
+
+    def made_smaller(self, size):
+        self.files = min(self.files, size.removed_files)
+
+    def dataset(self, bench):
+        return bench.dataset(self.files)
+
+    def argv(self, bench, root, listed, past):
+        """The job. past: where the reads are that a mount does not hear of."""
+        argv = [bench.args.torch_python, JOB, root, "--list-from", listed, "--epochs", self.epochs, "--batch", self.batch,
+                "--workers", self.workers, "--compute-ms", self.compute, "--decode-ms", self.decode, *self.job]
+        if past and self.lost:
+            argv += ["--elsewhere", past, "--elsewhere-every", min(self.lost, self.files)]
+        return argv
+
+    def emit_off(self, bench, name, told):
+        """told: the estimate, what was measured, and the wall that this is a part of."""
+        if self.is_small:
+            bench.emit(f"{self.label}_{name}", "% of the epochs", [100 * abs(guess - truth) / wall for guess, truth, wall in told],
+                       goal=("<=", 200 * WALL_SHARE))
+        else:
+            bench.emit(f"{self.label}_{name}", "% of measured", [100 * abs(guess - truth) / max(abs(truth), 1e-9) for guess, truth, _ in told],
+                       goal=("<=", 10))
+
+    def emit_more(self, bench, rounds):
+        """What this scenario says besides."""
+        if self.switchback != "off":
+            emit_switchback(bench, self, rounds)
 
 
 SCENARIOS = [
@@ -85,7 +122,7 @@ VERDICT_SECONDS = 8  # after the job: five without a read, and what it takes to 
 
 # One that emits each kind of line: goals of what was removed, the measurement by stepping aside, the nulls.
 SMOKE = ("switchback", "no_hits", "page_cache_warm", "last_pass", "two_reads")
-SMOKE_JUDGED = "switchback"  # the one whose verdict a smoke run waits for
+SMOKE_JUDGED = ("switchback", "watched")  # those whose verdict a smoke run waits for; the second is of benchgpu.py
 
 
 @contextlib.contextmanager
@@ -112,16 +149,12 @@ def read_all(root):
 
 
 def train(bench, root, listed, scenario, past=None):
-    """Wall time of the epochs. past: where the reads are that a mount does not hear of."""
-    argv = [bench.args.torch_python, JOB, root, "--list-from", listed, "--epochs", scenario.epochs, "--batch", scenario.batch,
-            "--workers", WORKERS, "--compute-ms", scenario.compute, "--decode-ms", scenario.decode, *scenario.job]
-    if past and scenario.lost:
-        argv += ["--elsewhere", past, "--elsewhere-every", min(scenario.lost, scenario.files)]
-    done = subprocess.run([str(a) for a in argv], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          timeout=600, check=False)
-    if done.returncode:
-        raise benchlib.Failed(f"train_torch.py: {done.stderr.decode(errors='replace').strip()}")
-    return sum(json.loads(line)["seconds"] for line in done.stdout.splitlines())
+    """The epochs, as the job says them."""
+    return [json.loads(line) for line in benchlib.run(*scenario.argv(bench, root, listed, past)).splitlines()]
+
+
+def seconds(epochs):
+    return sum(epoch["seconds"] for epoch in epochs)
 
 
 def judged(mount, epochs, seconds):
@@ -171,68 +204,67 @@ def one_round(bench, data, scenario, is_direct_first):
             if scenario.is_warm:
                 read_all(slow)
             with bench.mount(slow, **options) as mount:
-                wall = train(bench, mount.mountpoint, data, scenario, past=slow)
-                is_waited_for = not bench.size.is_smoke or scenario.name == SMOKE_JUDGED
+                rows = train(bench, mount.mountpoint, data, scenario, past=slow)
+                is_waited_for = not bench.size.is_smoke or scenario.name in SMOKE_JUDGED
                 said = judged(mount, scenario.epochs, bench.size.judged_seconds if is_waited_for else 1)
-                return wall, said, hits(mount.stats())
+                return rows, said, hits(mount.stats())
 
         without = direct() if is_direct_first else None
-        wall, said, served = ours()
-        return without or direct(), wall, said, served
+        rows, said, served = ours()
+        without = without or direct()
+        scenario.rows.append((without, rows))
+        return seconds(without), seconds(rows), said, served
 
 
 def emit_switchback(bench, scenario, rounds):
     """What the mount has measured by itself, and how often its interval has the difference of the walls in it. That is of reads
     and opens; the interval is of chance alone, and the opens of a source cost next to nothing in the mount: so the goal is that
     of the estimate."""
-    name, said = scenario.name, [s["switchback"] for _, _, s, _ in rounds]
+    said = [s["switchback"] for _, _, s, _ in rounds]
     known = [(d - w, one) for (d, w, _, _), one in zip(rounds, said) if one["removed_seconds"] is not None]
     if known:
-        bench.emit(f"removed_{name}_by_switchback", "s", [one["removed_seconds"] for _, one in known], blocks=said[-1]["blocks"],
+        bench.emit(f"{scenario.label}_by_switchback", "s", [one["removed_seconds"] for _, one in known], blocks=said[-1]["blocks"],
                    spoiled=said[-1]["blocks_spoiled"], low=[round(one["low_seconds"], 3) for _, one in known],
                    high=[round(one["high_seconds"], 3) for _, one in known], cost=[round(one["cost_seconds"], 3) for _, one in known])
     if len(known) == len(rounds):
-        bench.emit(f"removed_{name}_by_switchback_off", "% of measured",
+        bench.emit(f"{scenario.label}_by_switchback_off", "% of measured",
                    [100 * abs(one["removed_seconds"] - m) / max(abs(m), 1e-9) for m, one in known], goal=("<=", 10))
     inside = sum(one["low_seconds"] <= measured <= one["high_seconds"] for measured, one in known)
-    bench.emit(f"removed_{name}_in_interval", "% of rounds", [100 * inside / len(rounds)])
+    bench.emit(f"{scenario.label}_in_interval", "% of rounds", [100 * inside / len(rounds)])
 
 
 def emit_goals(bench, scenario, rounds):
     """The goals that this scenario has a say in."""
-    name = scenario.name
-    bench.emit(f"removed_{name}_verdict", "s after the job", [s["verdict_seconds"] for _, _, s, _ in rounds],
+    bench.emit(f"{scenario.label}_verdict", "s after the job", [s["verdict_seconds"] for _, _, s, _ in rounds],
                goal=("<=", VERDICT_SECONDS))
     told = [(d, w, s) for d, w, s, _ in rounds if about(s) is not None and not is_refused(s, scenario)]
     # The numbers below are of the others.
-    bench.emit(f"removed_{name}_refused", "% of rounds", [100 * (len(rounds) - len(told)) / len(rounds)],
+    bench.emit(f"{scenario.label}_refused", "% of rounds", [100 * (len(rounds) - len(told)) / len(rounds)],
                goal=None if scenario.may_refuse else ("<=", 0), passes_judged=[s["passes_judged"] for _, _, s, _ in rounds],
                passes=scenario.epochs)
     if not scenario.is_null:
         if told:
-            bench.emit(f"removed_{name}_estimate_off", "% of measured",
-                       [100 * abs(about(s) - (d - w)) / max(abs(d - w), 1e-9) for d, w, s in told], goal=("<=", 10))
+            scenario.emit_off(bench, "estimate_off", [(about(s), d - w, w) for d, w, s in told])
         return
     # Of all rounds the worst: a null has no noise to be forgiven.
-    bench.emit(f"removed_{name}_null_lower", "s", [max(s["removed_lower_seconds"] for _, _, s, _ in rounds)], goal=("<=", 0))
+    bench.emit(f"{scenario.label}_null_lower", "s", [max(s["removed_lower_seconds"] for _, _, s, _ in rounds)], goal=("<=", 0))
     if told:
-        bench.emit(f"removed_{name}_null_estimate", "% of the epochs", [max(100 * about(s) / w for _, w, s in told)], goal=("<=", 1))
+        bench.emit(f"{scenario.label}_null_estimate", "% of the epochs", [max(100 * about(s) / w for _, w, s in told)], goal=("<=", 1))
     if scenario.is_aa:
         # Where one epoch follows the other a few samples are read before the plan has held them out.
-        bench.emit(f"removed_{name}_hits", "% of reads", [max(100 * served / (EPOCHS * scenario.files) for *_, served in rounds)],
+        bench.emit(f"{scenario.label}_hits", "% of reads", [max(100 * served / (EPOCHS * scenario.files) for *_, served in rounds)],
                    goal=("<=", 2))
 
 
 def emit_numbers(bench, scenario, rounds):
-    name = scenario.name
     walls, said = [w for _, w, _, _ in rounds], [s for _, _, s, _ in rounds]
-    bench.emit(f"removed_{name}_measured", "s", [d - w for d, w, _, _ in rounds], wall_seconds=round(min(walls), 2))
+    bench.emit(f"{scenario.label}_measured", "s", [d - w for d, w, _, _ in rounds], wall_seconds=round(min(walls), 2))
     for key in ("lower", "estimate", "upper"):
         if key == "estimate" and None in map(about, said):
             continue
-        bench.emit(f"removed_{name}_{key}", "s", [s[f"removed_{key}_seconds"] for s in said], words=said[-1]["words"],
+        bench.emit(f"{scenario.label}_{key}", "s", [s[f"removed_{key}_seconds"] for s in said], words=said[-1]["words"],
                    unjudged=sum(s["passes_unjudged"] for s in said))
-    bench.emit(f"removed_{name}_control", "reads", [s["control"]["reads"] for s in said],
+    bench.emit(f"{scenario.label}_control", "reads", [s["control"]["reads"] for s in said],
                cost_seconds=round(max(s["control"]["cost_seconds"] for s in said), 3))
 
 
@@ -246,20 +278,19 @@ def show(scenario, rounds):
             verdict = f"{said['passes_judged']} of {scenario.epochs} epochs judged: {said['words']}"
         else:
             verdict = f"{numbers}: {'between' if is_between(said, truth, wall) else 'NOT BETWEEN THE BOUNDS'}"
-        print(f"bench: removed: {scenario.name} {number}: stopwatch {truth:.2f} s ({direct:.1f} - {wall:.1f}), {verdict}", file=sys.stderr)
+        print(f"bench: {scenario.bench}: {scenario.name} {number}: stopwatch {truth:.2f} s ({direct:.1f} - {wall:.1f}), {verdict}", file=sys.stderr)
 
 
-def run(bench):
+def run(bench, scenarios=SCENARIOS, smoke=SMOKE):
     not_above = runs = not_below = uppers = 0
-    for scenario in (s for s in SCENARIOS if bench.wants_scenario(s.name, SMOKE)):
-        scenario.files = min(scenario.files, bench.size.removed_files)
-        data = bench.dataset(scenario.files)
+    for scenario in (s for s in scenarios if bench.wants_scenario(s.name, smoke)):
+        scenario.made_smaller(bench.size)
+        data = scenario.dataset(bench)
         rounds = [one_round(bench, data, scenario, r % 2 == 0) for r in range(bench.rounds)]
         show(scenario, rounds)
         emit_numbers(bench, scenario, rounds)
         emit_goals(bench, scenario, rounds)
-        if scenario.switchback != "off":
-            emit_switchback(bench, scenario, rounds)
+        scenario.emit_more(bench, rounds)
         # A bound of 0 claims nothing, and must not count as right; nulls have a goal of their own.
         claims = [(s["removed_lower_seconds"], d - w + WALL_SHARE * w) for d, w, s, _ in rounds if s["removed_lower_seconds"] > 0]
         runs += len(claims)
@@ -268,10 +299,11 @@ def run(bench):
         most = [(s["removed_upper_seconds"], d - w - WALL_SHARE * w) for d, w, s, _ in rounds if not is_refused(s, scenario)]
         uppers += len(most)
         not_below += sum(upper >= least for upper, least in most)
+    name = scenarios[0].bench
     if runs:
-        bench.emit("removed_lower_not_above_measured", "% of rounds", [100 * not_above / runs], goal=(">=", 100), runs=runs)
+        bench.emit(f"{name}_lower_not_above_measured", "% of rounds", [100 * not_above / runs], goal=(">=", 100), runs=runs)
     if uppers:
-        bench.emit("removed_upper_not_below_measured", "% of rounds", [100 * not_below / uppers], goal=(">=", 100), runs=uppers)
+        bench.emit(f"{name}_upper_not_below_measured", "% of rounds", [100 * not_below / uppers], goal=(">=", 100), runs=uppers)
     goals = [line for line in bench.lines if "goal" in line]
     missed = [line["name"] for line in goals if not line["reached"]]
-    print(f"bench: removed: {len(missed)} of {len(goals)} goals missed {' '.join(missed)}".rstrip(), file=sys.stderr)
+    print(f"bench: {name}: {len(missed)} of {len(goals)} goals missed {' '.join(missed)}".rstrip(), file=sys.stderr)

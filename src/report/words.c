@@ -48,12 +48,12 @@ static const char *number(double s, enum rounding how, char out[32])
 }
 
 /* A page cache counts as nothing in the upper bound, so what it would have saved is named. A bound
- * longer than what it is of says nothing. */
+ * longer than what it is of says nothing, but near the lower one: most of the time was removed. */
 static void say_at_most(struct text *t, const struct removed_numbers *r, const char *before)
 {
 	char a[32];
 
-	if (r->upper_s < 0 || r->upper_s > r->judged_s)
+	if (r->upper_s < 0 || (r->upper_s > r->judged_s && r->upper_s > 2 * r->lower_s))
 		return;
 	say(t, "%sat most %s s", before, number(r->upper_s, UP, a));
 	if (r->page_cache_s > 0 && r->page_cache_s >= 0.01 * r->judged_s)

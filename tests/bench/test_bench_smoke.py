@@ -16,7 +16,7 @@ import smoke
 import mountkit
 import tap
 
-TORCH = ("recover", "removed", "ordinary", "warm")  # in test_bench_smoke_torch.py
+TORCH = ("recover", "removed", "gpu", "ordinary", "warm")  # in test_bench_smoke_torch.py
 CLIENTS = ("clients",)  # in test_bench_smoke_clients.py
 ALONE = ("store", "verify", "metrics", "sim", "plan", "slurm")
 README = ("staged", "stall", "cpu", "noorder", "hook", "gluster", "seeds", "shards")

@@ -9,7 +9,7 @@ import smoke
 import mountkit
 import tap
 
-JOBS = ("recover", "removed", "ordinary", "warm")
+JOBS = ("recover", "removed", "gpu", "ordinary", "warm")
 
 
 def torch_python():
@@ -25,8 +25,15 @@ def jobs(place):
     smoke.check_results(place, JOBS)
 
 
+def without_gpu(place):
+    done = smoke.program(place, sys.executable, f"{smoke.BENCH}/run", "gpu", "--build", smoke.BUILD, "--torch-python", torch_python(),
+                         CUDA_VISIBLE_DEVICES="")
+    tap.ok(done.code == 1 and len(done.lines) == 1 and "has no GPU with CUDA" in done.lines[0] and not done.out,
+           "gpu says in one line that there is none", done)
+
+
 def quickstart(place):
     smoke.quickstart(place, "--python", torch_python())
 
 
-mountkit.run(jobs, quickstart)
+mountkit.run(jobs, without_gpu, quickstart)
