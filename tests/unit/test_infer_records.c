@@ -23,6 +23,12 @@ static uint64_t fake_now(struct clock *clock)
 	return now_ns;
 }
 
+/* Returns what it is then. */
+static uint64_t time_passes(uint64_t ns)
+{
+	return atomic_fetch_add(&now_ns, ns) + ns;
+}
+
 static struct clock fake_clock = { fake_now };
 
 /* --- a file, its pages in the kernel, and who reads it --- */
@@ -477,7 +483,7 @@ static void read_anywhere(struct bed *b, uint32_t file)
 						.size = b->size,
 						.offset = check_rand_below(&b->random, b->size) / PAGE * PAGE,
 						.length = READ_MOST,
-						.at_ns = now_ns += NS_PER_MS };
+						.at_ns = time_passes(NS_PER_MS) };
 
 	infer_records_read(b->records, &read);
 }
@@ -549,7 +555,7 @@ static void step_looks_at_one_file(void)
 						      .size = b.size,
 						      .offset = check_rand_below(&b.random, 8000) * 128 * 1024,
 						      .length = 128 * 1024,
-						      .at_ns = now_ns += 1000 });
+						      .at_ns = time_passes(1000) });
 	for (uint32_t i = 1; i <= INFER_RECORD_FILES; i++) {
 		now_ns += 1000 * NS_PER_S; /* time enough for any */
 		infer_records_step(b.records, now_ns);
