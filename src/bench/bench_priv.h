@@ -120,6 +120,8 @@ struct bench_result {
 /* Everything that follows from the times of a block. -ENOMEM. */
 int bench_numbers(const struct bench_setup *s, const struct bench_block *b,
 		  struct bench_result *ret) MUST_USE;
+/* NAN: there is no such number. */
+double bench_number(const json_t *object, const char *key);
 /* Lower edge in seconds of a bin of `latency`. */
 double bench_latency_edge(uint32_t bin);
 

@@ -16,13 +16,14 @@
 #include <math.h>
 #include <string.h>
 
+#include "clairfs/base/compare.h"
 #include "bench_priv.h"
 
-static int compare_u64(const void *a, const void *b)
+double bench_number(const json_t *object, const char *key)
 {
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+	const json_t *v = json_object_get(object, key);
 
-	return (x > y) - (x < y);
+	return json_is_number(v) ? json_number_value(v) : NAN;
 }
 
 /* The smallest value that at least `share` of them do not exceed, in seconds. */
