@@ -17,7 +17,7 @@ void drive_complete(struct drive *d, struct completion *take_done, enum plan_eve
 	news_answer(d->news, &take_done->answer);
 }
 
-static struct entry_id entry_of(const struct drive *d, struct unit_id unit)
+static struct entry_id unit_entry(const struct drive *d, struct unit_id unit)
 {
 	assert(unit.v < dataset_n_units(d->dataset));
 	return dataset_unit_entry(d->dataset, unit);
@@ -58,7 +58,7 @@ static int hand_stage(void *ctx, const struct plan_action *action)
 	struct drive *d = ctx;
 	struct push_job *job;
 
-	if (cache_expects_direct(d->cache, entry_of(d, action->unit)))
+	if (cache_expects_direct(d->cache, unit_entry(d, action->unit)))
 		return -EOPNOTSUPP;
 	if (!d->stage) /* cannot be: the plan then has no budget for it */
 		return -ENOSYS;
@@ -196,7 +196,7 @@ static bool hand_keeps(void *ctx, struct unit_id unit)
 static void hand_unwant(void *ctx, struct unit_id unit)
 {
 	const struct drive *d = ctx;
-	struct entry_id entry = entry_of(d, unit);
+	struct entry_id entry = unit_entry(d, unit);
 	struct file_identity id, kept;
 	struct piece_span pieces;
 

@@ -454,7 +454,7 @@ static void forget_told(struct untold *u)
 	}
 }
 
-static void look(struct untold *u, uint64_t now_ns)
+static void untold_look(struct untold *u, uint64_t now_ns)
 {
 	if (u->is_over)
 		readers_begin_again(&u->readers);
@@ -478,7 +478,7 @@ uint64_t untold_step(struct untold *u, uint64_t now_ns)
 	if (!atomic_exchange(&u->is_woken, false) && now_ns < u->look_ns)
 		return u->look_ns;
 	atomic_store(&u->is_idle, false);
-	look(u, now_ns);
+	untold_look(u, now_ns);
 	is_busy = atomic_load(&u->head) != atomic_load(&u->tail) || atomic_load(&u->is_sorted);
 	u->look_ns = now_ns + (is_busy ? LOOK_NS : IDLE_NS);
 	atomic_store(&u->is_idle, !is_busy);
