@@ -412,6 +412,22 @@ static void the_last_opens_are_told(void)
 	rig_free(rig);
 }
 
+/* The plan keeps units of them. */
+static void the_last_opens_are_samples(void)
+{
+	static const uint64_t sizes[] = { 100, 38 << 20, 5000 };
+	struct rig *rig = rig_new(&(struct rig_options){ .n = 3, .sizes = sizes });
+	struct sample_id seen[4];
+
+	for (uint32_t i = 3; i-- > 0;)
+		cache_note_open(rig->cache, (struct entry_id){ i });
+	RIG_UNTIL(status(rig).opened >= 3);
+	CHECK_U64(drive_last_opens(rig->drive, seen, 4), 3);
+	for (uint32_t i = 0; i < 3; i++)
+		CHECK_U64(seen[i].v, 2 - i);
+	rig_free(rig);
+}
+
 /* How many samples are pushed, after each of the planner's rounds. */
 struct staged_watch {
 	struct rig *_Atomic rig;
@@ -480,6 +496,7 @@ static const struct check_test tests[] = {
 	{ "a_large_stage_is_given_back_a_share_at_a_time",
 	  a_large_stage_is_given_back_a_share_at_a_time },
 	{ "the_last_opens_are_told", the_last_opens_are_told },
+	{ "the_last_opens_are_samples", the_last_opens_are_samples },
 	{ "order_given_to_a_running_cache_is_followed",
 	  order_given_to_a_running_cache_is_followed },
 	{ "job_that_tells_its_order_late_is_followed_at_once",
