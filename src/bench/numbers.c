@@ -16,8 +16,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "clairfs/base/compare.h"
 #include "bench_priv.h"
+#include "clairfs/base/compare.h"
 
 double bench_number(const json_t *object, const char *key)
 {

@@ -154,8 +154,7 @@ static void hand_opened(void *ctx, struct unit_id unit, const struct step_place 
 	struct drive_open open = { .sample = unit_sample(map, unit),
 				   .job = place ? place->job : DRIVE_NO_JOB };
 	bool is_measured = place && place->is_measured;
-	bool is_record = place && place->length &&
-			 unit_is_in_records(map, open.sample);
+	bool is_record = place && place->length && unit_is_in_records(map, open.sample);
 	struct read_place at = { 0 };
 
 	if (!d->p.watch && !d->p.cache.probe)

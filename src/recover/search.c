@@ -358,7 +358,8 @@ static void wait_for_crew(struct crew *crew)
 		if (crew->running > 0)
 			(void)cond_wait_for(&crew->changed, &crew->mu, REPORT_NS);
 		is_running = crew->running > 0;
-		if (is_running && (search_is_cancelled(crew->search) || atomic_load(&crew->is_over)))
+		if (is_running &&
+		    (search_is_cancelled(crew->search) || atomic_load(&crew->is_over)))
 			hurry_locked(crew);
 		mutex_unlock(&crew->mu);
 	}

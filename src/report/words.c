@@ -107,7 +107,8 @@ static void say_removed(struct text *t, const struct removed_numbers *r)
 		say(t, "removed at least %s s of GPU wait", a);
 		say_at_most(t, r, ", ");
 		if (r->source && r->upper_s >= 0)
-			say(t, "; about %s s (%s)", number_text(r->estimate_s, NEAREST, a), r->source);
+			say(t, "; about %s s (%s)", number_text(r->estimate_s, NEAREST, a),
+			    r->source);
 	}
 }
 

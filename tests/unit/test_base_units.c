@@ -58,7 +58,9 @@ static void both_ways_agree(void)
 	struct unit_map map = { .n_samples = N, .first = at };
 
 	for (uint32_t s = 0; s < N; s++) {
-		uint32_t n = 1 + (uint32_t)(check_rand_below(&seed, 4) ? 0 : check_rand_below(&seed, 40));
+		uint32_t n =
+			1 +
+			(uint32_t)(check_rand_below(&seed, 4) ? 0 : check_rand_below(&seed, 40));
 
 		at[s + 1] = at[s] + n;
 	}
@@ -70,7 +72,8 @@ static void both_ways_agree(void)
 		CHECK(unit_is_first(&map, unit));
 		for (uint32_t i = 0; i < n; i++)
 			CHECK_U64(unit_sample(&map, (struct unit_id){ unit.v + i }).v, s);
-		CHECK(unit.v + n == map.n_units || unit_is_first(&map, (struct unit_id){ unit.v + n }));
+		CHECK(unit.v + n == map.n_units ||
+		      unit_is_first(&map, (struct unit_id){ unit.v + n }));
 	}
 }
 

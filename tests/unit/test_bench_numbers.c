@@ -73,9 +73,9 @@ static struct bed *bed_new(void)
 	kit_file(root, "c", 4000);
 	kit_file(root, "d", 8000);
 	kit_file(root, "e", 16000); /* nobody reads it */
-	bed->setup = (struct bench_setup){
-		.args = &bed->args, .ds = kit_open(root, (struct kit_open){ 0 }), .ranks = RANKS
-	};
+	bed->setup = (struct bench_setup){ .args = &bed->args,
+					   .ds = kit_open(root, (struct kit_open){ 0 }),
+					   .ranks = RANKS };
 	bed->setup.n_units = dataset_n_samples(bed->setup.ds);
 	bed->block = calloc(1, sizeof(*bed->block) + RANKS * sizeof(bed->block->rank[0]));
 	bed->block->n_ranks = RANKS;
@@ -211,12 +211,14 @@ static struct bench_result stalled(enum bench_side side, uint64_t epoch, double 
 static void the_first_epoch_is_held_against_a_cold_source(void)
 {
 	struct bench_setup setup = { .ranks = 1, .epochs = 2, .first_epoch = 3 };
-	struct bench_result all[] = { stalled(SIDE_SOURCE, 3, 10, 0),   stalled(SIDE_SOURCE, 4, 9, 0),
-				      stalled(SIDE_PAGECACHE, 3, 8, 0), stalled(SIDE_PAGECACHE, 4, 2, 0),
-				      stalled(SIDE_CLAIRFS, 3, 1, 0),   stalled(SIDE_CLAIRFS, 4, 0.5, 0) };
+	struct bench_result all[] = {
+		stalled(SIDE_SOURCE, 3, 10, 0),   stalled(SIDE_SOURCE, 4, 9, 0),
+		stalled(SIDE_PAGECACHE, 3, 8, 0), stalled(SIDE_PAGECACHE, 4, 2, 0),
+		stalled(SIDE_CLAIRFS, 3, 1, 0),   stalled(SIDE_CLAIRFS, 4, 0.5, 0)
+	};
 	struct bench_report r = { .setup = &setup, .result = all, .n_results = ARRAY_LEN(all) };
 
-	NEAR(bench_removed(&r, 3), 9);	 /* not 7: nobody had it before */
+	NEAR(bench_removed(&r, 3), 9);   /* not 7: nobody had it before */
 	NEAR(bench_removed(&r, 4), 1.5); /* not 8.5: Linux would have kept some */
 	NEAR(bench_removed_total(&r), 10.5);
 	all[0].epoch = 99; /* without a cold one there is the other */
@@ -228,7 +230,8 @@ static void the_first_epoch_is_held_against_a_cold_source(void)
 static void the_cache_may_have_cost_something(void)
 {
 	struct bench_setup setup = { .ranks = 1, .epochs = 1 };
-	struct bench_result all[] = { stalled(SIDE_SOURCE, 0, 1, 0), stalled(SIDE_CLAIRFS, 0, 3, 0) };
+	struct bench_result all[] = { stalled(SIDE_SOURCE, 0, 1, 0),
+				      stalled(SIDE_CLAIRFS, 0, 3, 0) };
 	struct bench_report r = { .setup = &setup, .result = all, .n_results = ARRAY_LEN(all) };
 
 	NEAR(bench_removed(&r, 0), -2);
@@ -238,7 +241,8 @@ static void the_cache_may_have_cost_something(void)
 static void waits_for_other_ranks_count_where_there_are_some(void)
 {
 	struct bench_setup setup = { .ranks = 1, .epochs = 1 };
-	struct bench_result all[] = { stalled(SIDE_SOURCE, 0, 5, 3), stalled(SIDE_CLAIRFS, 0, 1, 0.5) };
+	struct bench_result all[] = { stalled(SIDE_SOURCE, 0, 5, 3),
+				      stalled(SIDE_CLAIRFS, 0, 1, 0.5) };
 	struct bench_report r = { .setup = &setup, .result = all, .n_results = ARRAY_LEN(all) };
 
 	NEAR(bench_removed(&r, 0), 4);

@@ -36,7 +36,7 @@ static char *view(const struct top_mount *m, uint32_t width)
 
 static char *view_of(const char *now, const char *before, double seconds)
 {
-	struct top_mount m = { .path = (char *)(uintptr_t)"/mnt/data",
+	struct top_mount m = { .path = (char *)(uintptr_t) "/mnt/data",
 			       .now = stats(now),
 			       .before = before ? stats(before) : NULL,
 			       .before_ns = 1000,
@@ -55,12 +55,12 @@ static bool has(const char *text, const char *part)
 
 static void rates_are_differences_over_time(void)
 {
-	AUTO_FREE char *text = view_of(
-		"{\"counters\": {\"source_reads\": 150, \"source_bytes\": 3145728, \"prefetch_issued\": 40,"
-		" \"process_cpu\": 3.5}}",
-		"{\"counters\": {\"source_reads\": 100, \"source_bytes\": 1048576, \"prefetch_issued\": 20,"
-		" \"process_cpu\": 3}}",
-		2);
+	AUTO_FREE char *text =
+		view_of("{\"counters\": {\"source_reads\": 150, \"source_bytes\": 3145728,"
+			" \"prefetch_issued\": 40, \"process_cpu\": 3.5}}",
+			"{\"counters\": {\"source_reads\": 100, \"source_bytes\": 1048576,"
+			" \"prefetch_issued\": 20, \"process_cpu\": 3}}",
+			2);
 
 	CHECK_CONTAINS(text, "source    25.0 reads/s, 1 MiB/s");
 	CHECK_CONTAINS(text, "ahead     10.0/s");
@@ -69,9 +69,10 @@ static void rates_are_differences_over_time(void)
 
 static void the_first_reading_is_since_the_mount_began(void)
 {
-	AUTO_FREE char *text = view_of("{\"mount\": {\"uptime_seconds\": 50, \"source\": \"/lustre\"},"
-				       " \"counters\": {\"source_reads\": 100}}",
-				       NULL, 0);
+	AUTO_FREE char *text =
+		view_of("{\"mount\": {\"uptime_seconds\": 50, \"source\": \"/lustre\"},"
+			" \"counters\": {\"source_reads\": 100}}",
+			NULL, 0);
 
 	CHECK_CONTAINS(text, "/lustre on /mnt/data, up 50 s");
 	CHECK_CONTAINS(text, "source    2.0 reads/s");
@@ -100,35 +101,40 @@ static void where_reads_were_served_from(void)
 	CHECK_CONTAINS(text, "staged 90.0 %");
 	CHECK_CONTAINS(text, "miss 10.0 %");
 	CHECK_CONTAINS(text, "arena 0.0 %"); /* it served some before */
-	CHECK(!has(text, "store 0.0"));       /* and this one never */
+	CHECK(!has(text, "store 0.0"));      /* and this one never */
 }
 
 static void latencies_of_what_came_in_since(void)
 {
-	AUTO_FREE char *text =
-		view_of("{\"histograms\": {\"source_latency\": {\"count\": 30, \"sum_seconds\": 0.5,"
-			" \"p99_seconds\": 0.25}}}",
-			"{\"histograms\": {\"source_latency\": {\"count\": 10, \"sum_seconds\": 0.1}}}", 1);
+	AUTO_FREE char *text = view_of(
+		"{\"histograms\": {\"source_latency\": {\"count\": 30, \"sum_seconds\": 0.5,"
+		" \"p99_seconds\": 0.25}}}",
+		"{\"histograms\": {\"source_latency\": {\"count\": 10, \"sum_seconds\": 0.1}}}", 1);
 
 	CHECK_CONTAINS(text, "mean 20.00 ms, p99 250.00 ms");
 }
 
 static void bars_of_what_there_is(void)
 {
-	AUTO_FREE char *text = view_of("{\"gauges\": {\"arena_bytes\": 524288, \"arena_limit_bytes\": 1048576,"
-				       " \"stage_bytes\": 3145728, \"stage_limit_bytes\": 1048576}}",
-				       NULL, 0);
+	AUTO_FREE char *text =
+		view_of("{\"gauges\": {\"arena_bytes\": 524288, \"arena_limit_bytes\": 1048576,"
+			" \"stage_bytes\": 3145728, \"stage_limit_bytes\": 1048576}}",
+			NULL, 0);
 
 	CHECK_CONTAINS(text, "arena     [##########          ]  50 %  512 KiB of 1 MiB");
-	CHECK_CONTAINS(text, "stage     [####################] 300 %  3 MiB of 1 MiB"); /* over, not beyond its end */
+	CHECK_CONTAINS(
+		text, "stage     [####################] 300 %  3 MiB of 1 MiB"); /* over, not beyond
+										    its end */
 	CHECK(!has(text, "store     ["));
 }
 
 static void the_store_where_there_is_one(void)
 {
-	AUTO_FREE char *with = view_of("{\"gauges\": {\"store_limit_bytes\": 1024}, \"store\": {\"why\": \"full\"}}",
-				       NULL, 0),
-		       *without = view_of("{\"store\": {\"why\": \"the directory is gone\"}}", NULL, 0);
+	AUTO_FREE char *
+		with = view_of(
+		       "{\"gauges\": {\"store_limit_bytes\": 1024}, \"store\": {\"why\": \"full\"}}",
+		       NULL, 0),
+	       *without = view_of("{\"store\": {\"why\": \"the directory is gone\"}}", NULL, 0);
 
 	CHECK_CONTAINS(with, "store     0.0 reads/s");
 	CHECK_CONTAINS(with, "full");
@@ -139,11 +145,13 @@ static void the_store_where_there_is_one(void)
 static void the_order_and_other_jobs(void)
 {
 	AUTO_FREE char *text = view_of(
-		"{\"order\": {\"state\": \"following\", \"why\": \"as told\", \"spec\": \"s\", \"doing\": \"reads\","
+		"{\"order\": {\"state\": \"following\", \"why\": \"as told\", \"spec\": \"s\","
+		" \"doing\": \"reads\","
 		" \"epoch\": {\"number\": 3, \"position\": 25, \"length\": 100, \"lead\": 9,"
 		" \"match_percent\": 98}},"
 		" \"jobs\": [{\"state\": \"a\", \"spec\": \"first\"},"
-		" {\"state\": \"lost\", \"spec\": \"other:spec\", \"epoch\": 1, \"length\": 10, \"position\": 5},"
+		" {\"state\": \"lost\", \"spec\": \"other:spec\", \"epoch\": 1, \"length\": 10,"
+		" \"position\": 5},"
 		" {\"state\": \"checking\", \"spec\": \"third\", \"length\": 0}]}",
 		NULL, 0);
 
@@ -157,7 +165,7 @@ static void the_order_and_other_jobs(void)
 
 static void a_mount_that_says_nothing(void)
 {
-	struct top_mount m = { .path = (char *)(uintptr_t)"/mnt/x", .problem = "it hangs" };
+	struct top_mount m = { .path = (char *)(uintptr_t) "/mnt/x", .problem = "it hangs" };
 	AUTO_FREE char *text = view(&m, 80), *empty = NULL;
 
 	CHECK_STR(text, "/mnt/x\n          it hangs\n");
@@ -168,7 +176,7 @@ static void a_mount_that_says_nothing(void)
 
 static void an_old_reading_says_why(void)
 {
-	struct top_mount m = { .path = (char *)(uintptr_t)"/mnt/x",
+	struct top_mount m = { .path = (char *)(uintptr_t) "/mnt/x",
 			       .now = stats("{\"is_degraded\": true}"),
 			       .problem = "no answer for 10 s" };
 	AUTO_FREE char *text = view(&m, 200);
@@ -180,7 +188,7 @@ static void an_old_reading_says_why(void)
 
 static void words_are_continued_beneath_themselves(void)
 {
-	struct top_mount m = { .path = (char *)(uintptr_t)"/m",
+	struct top_mount m = { .path = (char *)(uintptr_t) "/m",
 			       .problem = "one two three four five six seven" };
 	AUTO_FREE char *text = view(&m, 30);
 	char *line = text;

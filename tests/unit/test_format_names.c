@@ -27,9 +27,16 @@ static void names_of_containers(void)
 
 static void names_of_nothing(void)
 {
-	static const char *const names[] = { "",       "x",         "npy",	 "x.npyx",
-					     "x.jpg",  "x.tar.gz",  "tfrecord-00000-of-00008",
-					     "x.bin",  "tar.x",     "x.tfrecord-00000-of-00001.json",
+	static const char *const names[] = { "",
+					     "x",
+					     "npy",
+					     "x.npyx",
+					     "x.jpg",
+					     "x.tar.gz",
+					     "tfrecord-00000-of-00008",
+					     "x.bin",
+					     "tar.x",
+					     "x.tfrecord-00000-of-00001.json",
 					     "x.npz" };
 
 	for (size_t i = 0; i < ARRAY_LEN(names); i++)
@@ -49,9 +56,12 @@ static void only_so_many_bytes_are_the_name(void)
 
 static void files_that_describe_others(void)
 {
-	static const char *const yes[] = { "a.idx",  "b.info", "x.index", "x.crc", "index.json",
-					   "_SUCCESS", "_metadata", "_common_metadata", ".DS_Store" };
-	static const char *const no[] = { "a.tar", "idx", "_SUCCESS1", "x_metadata", "success", "" };
+	static const char *const yes[] = { "a.idx",     "b.info",           "x.index",
+					   "x.crc",     "index.json",       "_SUCCESS",
+					   "_metadata", "_common_metadata", ".DS_Store" };
+	static const char *const no[] = {
+		"a.tar", "idx", "_SUCCESS1", "x_metadata", "success", ""
+	};
 
 	for (size_t i = 0; i < ARRAY_LEN(yes); i++)
 		CHECK(format_is_sidecar(yes[i], strlen(yes[i])));
@@ -75,7 +85,8 @@ static void every_format_has_a_name_of_its_own(void)
 {
 	for (int i = 0; i < FORMAT_NONE; i++) {
 		CHECK(format_names[i] != NULL);
-		CHECK(format_advice_for_word(format_names[i]) == NULL); /* it is read, not advised */
+		CHECK(format_advice_for_word(format_names[i]) ==
+		      NULL); /* it is read, not advised */
 		for (int k = 0; k < i; k++)
 			CHECK(strcmp(format_names[i], format_names[k]) != 0);
 	}
@@ -89,9 +100,9 @@ static const char *advice_of(const char *name)
 
 static void advice_by_word_and_by_name_is_the_same(void)
 {
-	static const char *const pairs[][2] = { { "hdf5", "x.h5" },	{ "h5", "x.HDF5" },
-						{ "netcdf", "x.nc" },	{ "lmdb", "data.mdb" },
-						{ "FFCV", "x.beton" },	{ "recordio", "x.rec" },
+	static const char *const pairs[][2] = { { "hdf5", "x.h5" },     { "h5", "x.HDF5" },
+						{ "netcdf", "x.nc" },   { "lmdb", "data.mdb" },
+						{ "FFCV", "x.beton" },  { "recordio", "x.rec" },
 						{ "gzip", "x.tar.gz" }, { "zstd", "x.zst" } };
 
 	for (size_t i = 0; i < ARRAY_LEN(pairs); i++) {

@@ -87,7 +87,7 @@ static void records_that_are_none(void)
 	CHECK_STR(path, "/a/b.prom");
 	CHECK(!PARSES(""));
 	CHECK(!PARSES("\n"));
-	CHECK(!PARSES("/a/b.prom"));	       /* not whole */
+	CHECK(!PARSES("/a/b.prom"));            /* not whole */
 	CHECK(!PARSES("/a/b.prom\n/c.prom\n")); /* two */
 	CHECK(!PARSES("a/b.prom\n"));
 	CHECK(!PARSES("/etc/passwd\n"));
@@ -129,7 +129,8 @@ static void a_daemon_that_lives_keeps_its_file(void)
 	CHECK_INT(other, -1);
 	CHECK_INT(leftover_take("id-2", NULL, &other), -EBUSY);
 	CHECK(is_there(file) && is_there(record));
-	CHECK_INT(leftover_take("id-3", file, &other), 0); /* another mountpoint is another record */
+	CHECK_INT(leftover_take("id-3", file, &other),
+		  0); /* another mountpoint is another record */
 	close(other);
 	leftover_release("id-2", file, fd);
 	CHECK(!is_there(file) && !is_there(record));
@@ -168,8 +169,9 @@ static void take_record(const char *id, const char *text)
 /* Only a regular file of the user's own whose name ends in .prom. */
 static void nothing_else_is_removed_for_a_record(void)
 {
-	AUTO_FREE char *file = check_write_file("data.txt", "1", 1), *dir = check_tmpfile("dir.prom"),
-		       *link = check_tmpfile("link.prom"), *target = check_write_file("t.prom", "1", 1);
+	AUTO_FREE char *file = check_write_file("data.txt", "1", 1),
+		       *dir = check_tmpfile("dir.prom"), *link = check_tmpfile("link.prom"),
+		       *target = check_write_file("t.prom", "1", 1);
 	AUTO_FREE char *text = NULL, *more = NULL, *third = NULL;
 	AUTO_FREE char *runtime = records();
 

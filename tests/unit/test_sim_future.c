@@ -18,8 +18,7 @@ static void check_next_uses(const struct future *u)
 			continue;
 		while (next < u->length && u->sample[next] != u->sample[i])
 			next++;
-		CHECK_U64(u->next[i],
-			  next < u->length ? next : future_never(u, u->sample[i]));
+		CHECK_U64(u->next[i], next < u->length ? next : future_never(u, u->sample[i]));
 	}
 }
 
@@ -31,7 +30,9 @@ static void a_trace_by_hand(void)
 	struct sim_kit kit;
 	struct future u;
 
-	sim_kit_open(&kit, "samples=3,sample_bytes=4K,cache_bytes=8K,epochs=1,batch=1,workers=1,prefetch_factor=1,order=list:path=%s",
+	sim_kit_open(&kit,
+		     "samples=3,sample_bytes=4K,cache_bytes=8K,epochs=1,batch=1,workers=1,"
+		     "prefetch_factor=1,order=list:path=%s",
 		     sim_kit_trace(trace, ARRAY_LEN(trace), path));
 	CHECK_INT(future_init(&u, kit.setup, NULL), 0);
 	CHECK_U64(u.length, 6);
@@ -49,7 +50,8 @@ static void epochs_follow_each_other(void)
 	struct sim_kit kit;
 	struct future u;
 
-	sim_kit_open(&kit, "samples=50,sample_bytes=4K,epochs=4,batch=5,order=torch-distributed:seed=3");
+	sim_kit_open(&kit,
+		     "samples=50,sample_bytes=4K,epochs=4,batch=5,order=torch-distributed:seed=3");
 	CHECK_INT(future_init(&u, kit.setup, NULL), 0);
 	CHECK_U64(u.length, 200);
 	for (uint64_t e = 0; e <= 4; e++)

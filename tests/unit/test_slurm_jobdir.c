@@ -72,8 +72,9 @@ static void a_job_has_a_directory_of_its_own(void)
 
 static void jobs_are_found_by_their_directories(void)
 {
-	static const char *const others[] = { "0", "007", "-3", "x12", "12x", "4294967295", "4294967296",
-					      "99999999999999999999" };
+	static const char *const others[] = {
+		"0", "007", "-3", "x12", "12x", "4294967295", "4294967296", "99999999999999999999"
+	};
 	int run = run_new("run_found");
 	uint32_t sum = 0, n = 0, job;
 	DIR *dir;
@@ -98,9 +99,13 @@ static void jobs_are_found_by_their_directories(void)
 
 static void a_record_comes_back(void)
 {
-	struct slurm_record record = {
-		.job = 7, .uid = 1000, .gid = 100, .pid = 4242, .start = 123456789, .spec = "/lustre/x"
-	}, back;
+	struct slurm_record record = { .job = 7,
+				       .uid = 1000,
+				       .gid = 100,
+				       .pid = 4242,
+				       .start = 123456789,
+				       .spec = "/lustre/x" },
+			    back;
 	int run = run_new("run_record"), dir = slurm_dir_make(run, 7);
 	struct stat st;
 
@@ -135,7 +140,8 @@ static void a_status_comes_back(void)
 	CHECK_INT(slurm_status_read(dir, &back), 0);
 	CHECK_INT(back.state, SLURM_FAILED);
 	CHECK_STR(back.why, "the source is gone");
-	/* As the user, who may not make a file any more: shorter, and nothing is left of the other. */
+	/* As the user, who may not make a file any more: shorter, and nothing is left of the other.
+	 */
 	fd = openat(dir, "status", O_RDWR | O_CLOEXEC);
 	status = (struct slurm_status){ .state = SLURM_READY };
 	CHECK_INT(slurm_status_put(fd, &status), 0);
@@ -157,7 +163,8 @@ static void no_temporary_file_is_left(void)
 
 	CHECK_INT(slurm_record_write(dir, &record), 0);
 	CHECK(mkdirat(dir, "status", 0700) == 0); /* nothing can be put in its place */
-	CHECK(slurm_status_write(dir, &(struct slurm_status){ .state = SLURM_READY }, getegid()) < 0);
+	CHECK(slurm_status_write(dir, &(struct slurm_status){ .state = SLURM_READY }, getegid()) <
+	      0);
 	list = fdopendir(dir);
 	while ((entry = readdir(list)))
 		n += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
@@ -275,7 +282,8 @@ static void work_says_what_became_of_it(void)
 	int changed = 0;
 
 	for (size_t i = 0; i < ARRAY_LEN(answers); i++)
-		CHECK_INT(slurm_bounded(say, (void *)(uintptr_t)&answers[i], 60 * NS_PER_S), answers[i]);
+		CHECK_INT(slurm_bounded(say, (void *)(uintptr_t)&answers[i], 60 * NS_PER_S),
+			  answers[i]);
 	for (size_t i = 0; i < ARRAY_LEN(nonsense); i++)
 		CHECK_INT(slurm_bounded(say, (void *)(uintptr_t)&nonsense[i], 60 * NS_PER_S), -EIO);
 	CHECK_INT(slurm_bounded(crash, NULL, 60 * NS_PER_S), -EIO);
@@ -334,7 +342,8 @@ static void sites_that_contradict_themselves(void)
 	CHECK_CONTAINS(err.msg, "local_dir");
 	CHECK(load("[hook]\nno_such_option = 1\n", &site, &err) < 0);
 	CHECK_CONTAINS(err.msg, "no_such_option");
-	CHECK_INT(load("[hook]\nstore = on\nlocal_dir = /local\n[mount]\nram = 1G\n", &site, &err), 0);
+	CHECK_INT(load("[hook]\nstore = on\nlocal_dir = /local\n[mount]\nram = 1G\n", &site, &err),
+		  0);
 	CHECK(site.store);
 	CHECK_STR(site.local_dir, "/local");
 	conf_fini(&slurm_site_table, &site);

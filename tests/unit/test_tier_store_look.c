@@ -14,7 +14,8 @@
 #include "clairfs/tier/store.h"
 #include "store_kit.h"
 
-static void write_segment(const char *dir, uint64_t number, uint32_t first, unsigned n, bool is_sealed)
+static void write_segment(const char *dir, uint64_t number, uint32_t first, unsigned n,
+			  bool is_sealed)
 {
 	struct kit_record records[8] = { 0 };
 	struct kit_image image;
@@ -98,7 +99,8 @@ static void segments_by_their_numbers(void)
 	CHECK_INT(info->state, STORE_SEGMENT_UNSEALED); /* as a killed daemon leaves it */
 	CHECK_U64(info->records, 0);
 	for (size_t i = 1; i < 3; i++)
-		CHECK(strcmp(store_look_segment(look, i - 1)->name, store_look_segment(look, i)->name) < 0);
+		CHECK(strcmp(store_look_segment(look, i - 1)->name,
+			     store_look_segment(look, i)->name) < 0);
 	store_look_close(look);
 }
 

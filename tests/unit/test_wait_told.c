@@ -241,9 +241,9 @@ static void passes_of_a_rank_the_oldest_first(void)
 /* A number would be taken for one. */
 static void what_was_not_judged_has_no_numbers(void)
 {
-	static const char *const keys[] = { "took_seconds", "removed_lower_seconds",
+	static const char *const keys[] = { "took_seconds",           "removed_lower_seconds",
 					    "removed_replay_seconds", "removed_hook_seconds",
-					    "removed_upper_seconds", "page_cache_seconds" };
+					    "removed_upper_seconds",  "page_cache_seconds" };
 	struct stall_verdict one = { .rank = 1, .why = STALL_HOLES, .reads = 5 };
 	struct verdicts v = { 0 };
 	json_t *list, *first;
