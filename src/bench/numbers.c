@@ -171,8 +171,8 @@ int bench_numbers(const struct bench_setup *s, const struct bench_block *b,
 	return 0;
 }
 
-static const struct bench_result *bench_find(const struct bench_report *r, enum bench_side side,
-					     uint64_t epoch)
+const struct bench_result *bench_find(const struct bench_report *r, enum bench_side side,
+				      uint64_t epoch)
 {
 	for (uint32_t i = 0; i < r->n_results; i++)
 		if (r->result[i].side == side && r->result[i].epoch == epoch)
