@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files of cgroups as they are read. What their texts mean is held in test_daemon_memlimit. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -12,7 +13,7 @@
 
 static void write_text(const char *name, const char *text)
 {
-	AUTO_FREE char *path = check_write_file(name, text, strlen(text));
+	free(check_write_file(name, text, strlen(text)));
 }
 
 static uint64_t number_of(const char *text)

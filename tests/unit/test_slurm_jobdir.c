@@ -226,7 +226,7 @@ static void one_prolog_at_a_time(void)
 static int ask_for(int run, uint32_t job)
 {
 	pid_t pid = fork();
-	int status;
+	int status = 0;
 
 	if (pid == 0)
 		_exit(slurm_job_lock(run, job, 0) >= 0 ? 0 : 1);

@@ -135,7 +135,7 @@ static void records_that_are_right(void)
 static void flip_byte(const char *dir, const char *name, off_t at)
 {
 	char path[700];
-	uint8_t byte;
+	uint8_t byte = 0;
 	int fd;
 
 	snprintf(path, sizeof(path), "%s/%s", dir, name);
