@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "clairfs/base/ids.h"
 #include "clairfs/cache.h"
 #include "clairfs/order.h"
 #include "clairfs/plan.h"
@@ -19,7 +20,7 @@ struct tape;
 #define DRIVE_NO_JOB UINT32_MAX
 
 struct drive_open {
-	uint32_t sample;
+	struct sample_id sample;
 	uint32_t job;    /* whose order has it where that job reads, or DRIVE_NO_JOB */
 	uint32_t reader; /* as cache_reader_of; 0: there was no READ yet, or it is not known */
 };
@@ -114,10 +115,10 @@ int drive_end_order(struct drive *drive, uint32_t id, const char *why) MUST_USE;
 uint32_t drive_get_jobs(struct drive *drive, struct drive_job ret[PLAN_JOBS]);
 /* The last samples opened, at most max of them, the latest last. Asks the planner; any thread but
  * the reactor. 0 before drive_start and when stopping. */
-uint32_t drive_last_opens(struct drive *drive, uint32_t *ret_sample, uint32_t max);
+uint32_t drive_last_opens(struct drive *drive, struct sample_id *ret, uint32_t max);
 
 /* The thread that reads a sample, as cache_reader_of: of its first unit. Any thread. */
-uint32_t drive_reader_of(struct drive *drive, uint32_t sample);
+uint32_t drive_reader_of(struct drive *drive, struct sample_id sample);
 
 /* Memory is short, or not any more: the arena has `ram_bytes` and the stage `stage_bytes` from here
  * on; those of the start end it. Plain copies leave at once, the oldest first, what is planned with

@@ -3,7 +3,7 @@
  * what is wanted of samples; this says what is done about it now, with what is known beside the plan:
  * which uses are held back, what the store keeps, pages of jobs that are over, memory, and the jobs
  * whose orders are in force. What it asks and what it has done goes through a table of functions (hands).
- * The daemon's planner thread has one (drive/apply.c), the simulator another (sim/clairfs.c), tests a
+ * The daemon's planner thread has one (drive/apply.c), the simulator another (sim/hands.c), tests a
  * third: all run this same object code.
  *
  * One plan is for as long as samples are read. All functions are for one thread. */

@@ -120,6 +120,8 @@ struct bench_result {
 /* Everything that follows from the times of a block. -ENOMEM. */
 int bench_numbers(const struct bench_setup *s, const struct bench_block *b,
 		  struct bench_result *ret) MUST_USE;
+/* NAN: there is no such number. */
+double bench_number(const json_t *object, const char *key);
 /* Lower edge in seconds of a bin of `latency`. */
 double bench_latency_edge(uint32_t bin);
 
@@ -144,6 +146,9 @@ struct bench_report {
 	json_t *switchback;          /* likewise; NULL: the mount never stepped aside */
 	char order_note[512], host[65], kernel[160], time[32];
 };
+/* NULL: it was not measured. */
+const struct bench_result *bench_find(const struct bench_report *r, enum bench_side side,
+				      uint64_t epoch);
 /* What a rank did not compute (stall, and waiting for other ranks, whose stall that is) without
  * clairfs minus that with it, mean of ranks; NAN when either was not measured. Without:
  * side source in the first epoch, side pagecache, if there is one, in later ones. */

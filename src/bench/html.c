@@ -308,7 +308,7 @@ static int put_charts(struct buf_writer *w, const struct bench_report *r, struct
 	return rc;
 }
 
-static int save(const struct buf_writer *w, const char *path, struct err *err)
+static int html_save(const struct buf_writer *w, const char *path, struct err *err)
 {
 	AUTO_FREE char *part = NULL;
 	FILE *f;
@@ -363,7 +363,7 @@ int bench_html_write(const struct bench_report *r, const char *path, struct err 
 	if (rc == 0 && w.is_bad)
 		rc = err_set_errno(err, -ENOMEM, "--html");
 	if (rc == 0)
-		rc = save(&w, path, err);
+		rc = html_save(&w, path, err);
 	buf_writer_fini(&w);
 	return rc;
 }

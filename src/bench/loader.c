@@ -311,7 +311,7 @@ static void worker_died(struct loader *l, uint32_t i)
 }
 
 /* Never waits: an eventfd has room for more batches than there can be. */
-static void ask(struct loader *l, uint32_t worker, uint64_t n_batches)
+static void ask_worker(struct loader *l, uint32_t worker, uint64_t n_batches)
 {
 	if (n_batches && write(l->worker[worker].ask, &n_batches, sizeof(n_batches)) < 0)
 		fail(l, "eventfd: %s", strerror(errno));
@@ -323,7 +323,7 @@ static void ask_first(struct loader *l)
 	uint64_t n = MIN((uint64_t)w * l->s->prefetch, l->me->n_steps);
 
 	for (uint32_t i = 0; i < w; i++)
-		ask(l, i, n / w + (i < n % w));
+		ask_worker(l, i, n / w + (i < n % w));
 	l->n_asked = (uint32_t)n;
 }
 
@@ -331,7 +331,7 @@ static void ask_next(struct loader *l)
 {
 	if (!l->s->workers || l->n_asked == l->me->n_steps)
 		return;
-	ask(l, l->n_asked % l->s->workers, 1);
+	ask_worker(l, l->n_asked % l->s->workers, 1);
 	l->n_asked++;
 }
 
@@ -392,7 +392,7 @@ void bench_rank_run(const struct bench_setup *s, struct bench_block *b, uint32_t
 		step(&l, k);
 	l.me->t_end = now_ns();
 	for (uint32_t i = 0; i < s->workers; i++)
-		ask(&l, i, 1);
+		ask_worker(&l, i, 1);
 	for (uint32_t i = 0; i < s->workers; i++) {
 		while (waitpid(l.worker[i].pid, &status, 0) < 0 && errno == EINTR)
 			;

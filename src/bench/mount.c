@@ -193,16 +193,9 @@ void bench_mount_resume(struct bench_mount *m)
 
 /* --- counters --- */
 
-static double real(const json_t *object, const char *key)
+static double group_number(const json_t *root, const char *group, const char *key)
 {
-	const json_t *v = json_object_get(object, key);
-
-	return json_is_number(v) ? json_number_value(v) : NAN;
-}
-
-static double number(const json_t *root, const char *group, const char *key)
-{
-	return real(json_object_get(root, group), key);
+	return bench_number(json_object_get(root, group), key);
 }
 
 static void take_reads(const json_t *root, struct bench_counts *ret)
@@ -254,14 +247,14 @@ int bench_mount_counts(struct bench_mount *m, struct bench_counts *ret, struct e
 		return err_set(err, -EIO, "stats.json of %.256s is damaged", m->mountpoint);
 	ret->is_known = true;
 	take_reads(root, ret);
-	ret->opens = number(root, "counters", "sample_opens");
-	ret->source_reads = number(root, "counters", "source_reads");
-	ret->source_bytes = number(root, "counters", "source_bytes");
-	ret->cache_bytes = number(root, "gauges", "arena_limit_bytes") +
-			   number(root, "gauges", "store_limit_bytes");
-	ret->lead = number(root, "gauges", "lead");
-	ret->passes = number(root, "gpu_wait", "passes_judged") +
-		      number(root, "gpu_wait", "passes_unjudged");
+	ret->opens = group_number(root, "counters", "sample_opens");
+	ret->source_reads = group_number(root, "counters", "source_reads");
+	ret->source_bytes = group_number(root, "counters", "source_bytes");
+	ret->cache_bytes = group_number(root, "gauges", "arena_limit_bytes") +
+			   group_number(root, "gauges", "store_limit_bytes");
+	ret->lead = group_number(root, "gauges", "lead");
+	ret->passes = group_number(root, "gpu_wait", "passes_judged") +
+		      group_number(root, "gpu_wait", "passes_unjudged");
 	keep_gpu_wait(m, root);
 	ret->cpu_seconds = cpu_of((pid_t)json_integer_value(json_object_get(root, "pid")));
 	json_decref(root);

@@ -17,12 +17,13 @@
 #include <string.h>
 
 #include "bench_priv.h"
+#include "clairfs/base/compare.h"
 
-static int compare_u64(const void *a, const void *b)
+double bench_number(const json_t *object, const char *key)
 {
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+	const json_t *v = json_object_get(object, key);
 
-	return (x > y) - (x < y);
+	return json_is_number(v) ? json_number_value(v) : NAN;
 }
 
 /* The smallest value that at least `share` of them do not exceed, in seconds. */
@@ -170,8 +171,8 @@ int bench_numbers(const struct bench_setup *s, const struct bench_block *b,
 	return 0;
 }
 
-static const struct bench_result *bench_find(const struct bench_report *r, enum bench_side side,
-					     uint64_t epoch)
+const struct bench_result *bench_find(const struct bench_report *r, enum bench_side side,
+				      uint64_t epoch)
 {
 	for (uint32_t i = 0; i < r->n_results; i++)
 		if (r->result[i].side == side && r->result[i].epoch == epoch)

@@ -157,14 +157,14 @@ void bench_print_text(const struct bench_report *r)
 
 /* --- JSON --- */
 
-static json_t *real(double value)
+static json_t *real_or_null(double value)
 {
 	return isfinite(value) ? json_real(value) : json_null();
 }
 
 static void add(json_t *root, const char *key, double value)
 {
-	json_object_set_new(root, key, real(value));
+	json_object_set_new(root, key, real_or_null(value));
 }
 
 static json_t *foreign(const char *text)

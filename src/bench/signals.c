@@ -8,7 +8,7 @@
 #include "bench_priv.h"
 #include "clairfs/base/clock.h"
 
-static void fill(sigset_t *set)
+static void fill_set(sigset_t *set)
 {
 	sigemptyset(set);
 	sigaddset(set, SIGINT);
@@ -21,7 +21,7 @@ void bench_signals_block(sigset_t *ret_before)
 {
 	sigset_t set;
 
-	fill(&set);
+	fill_set(&set);
 	pthread_sigmask(SIG_BLOCK, &set, ret_before);
 }
 
@@ -31,7 +31,7 @@ int bench_wait(uint64_t ns)
 	sigset_t set;
 	int sig;
 
-	fill(&set);
+	fill_set(&set);
 	sig = sigtimedwait(&set, NULL, &t);
 	return sig < 0 || sig == SIGCHLD ? 0 : -EINTR;
 }

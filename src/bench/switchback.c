@@ -8,13 +8,6 @@
 #include "clairfs/base/text.h"
 #include "clairfs/wait/switchback.h"
 
-static double real(const json_t *object, const char *key)
-{
-	const json_t *v = json_object_get(object, key);
-
-	return json_is_number(v) ? json_number_value(v) : NAN;
-}
-
 bool bench_switchback_is_share(const char *text)
 {
 	double percent;
@@ -27,12 +20,13 @@ json_t *bench_switchback_of(const json_t *gpu_wait)
 {
 	json_t *said = json_object_get(gpu_wait, "switchback");
 
-	return real(said, "share") > 0 ? json_incref(said) : NULL;
+	return bench_number(said, "share") > 0 ? json_incref(said) : NULL;
 }
 
 void bench_switchback_print(const json_t *said)
 {
-	double removed = real(said, "removed_seconds"), high = real(said, "high_seconds");
+	double removed = bench_number(said, "removed_seconds");
+	double high = bench_number(said, "high_seconds");
 
 	if (!said)
 		return;
@@ -41,10 +35,10 @@ void bench_switchback_print(const json_t *said)
 	else if (!isfinite(removed) || !isfinite(high))
 		printf("\nswitchback: not known, %.0f of %.0f blocks without the cache were measured: "
 		       "more epochs or smaller batches\n",
-		       real(said, "blocks"), real(said, "blocks_needed"));
+		       bench_number(said, "blocks"), bench_number(said, "blocks_needed"));
 	else
 		printf("\nswitchback: %.2f s +- %.2f s removed in %.0f steps, from %.0f blocks "
 		       "without the cache; they cost this run %.2f s\n",
-		       removed, high - removed, real(said, "steps"), real(said, "blocks"),
-		       real(said, "cost_seconds"));
+		       removed, high - removed, bench_number(said, "steps"),
+		       bench_number(said, "blocks"), bench_number(said, "cost_seconds"));
 }

@@ -24,13 +24,6 @@ struct pass {
 	const char *why;               /* NULL: all of it was judged */
 };
 
-static double real(const json_t *object, const char *key)
-{
-	const json_t *v = json_object_get(object, key);
-
-	return json_is_number(v) ? json_number_value(v) : NAN;
-}
-
 static const json_t *verdicts_of(const json_t *gpu_wait, uint32_t rank)
 {
 	const json_t *ranks = json_object_get(gpu_wait, "ranks"), *one;
@@ -49,17 +42,17 @@ static void add_part(struct pass *p, const json_t *verdict)
 	json_int_t order = json_integer_value(json_object_get(verdict, "order"));
 	json_int_t pass = json_integer_value(json_object_get(verdict, "pass"));
 	const char *why = json_string_value(json_object_get(verdict, "why"));
-	double hook = real(verdict, "removed_hook_seconds");
+	double hook = bench_number(verdict, "removed_hook_seconds");
 
 	p->is_mixed = p->is_mixed || (p->is_there && (p->order != order || p->pass != pass));
 	p->is_there = true;
 	p->order = order;
 	p->pass = pass;
-	if (!isfinite(real(verdict, "removed_lower_seconds")))
+	if (!isfinite(bench_number(verdict, "removed_lower_seconds")))
 		p->why = why ? why : "the mount does not say";
-	p->lower += real(verdict, "removed_lower_seconds");
-	p->estimate += isfinite(hook) ? hook : real(verdict, "removed_replay_seconds");
-	p->upper += real(verdict, "removed_upper_seconds");
+	p->lower += bench_number(verdict, "removed_lower_seconds");
+	p->estimate += isfinite(hook) ? hook : bench_number(verdict, "removed_replay_seconds");
+	p->upper += bench_number(verdict, "removed_upper_seconds");
 }
 
 /* What began in [from, to). */
@@ -71,7 +64,7 @@ static struct pass pass_of(const json_t *verdicts, double from, double to)
 
 	json_array_foreach(verdicts, i, one)
 	{
-		double began = real(one, "began_seconds");
+		double began = bench_number(one, "began_seconds");
 
 		if (began >= from && began < to)
 			add_part(&p, one);

@@ -20,24 +20,15 @@ struct sums {
 	bool is_warm;
 };
 
-static const struct bench_result *find(const struct bench_report *r, enum bench_side side,
-				       uint64_t epoch)
-{
-	for (uint32_t i = 0; i < r->n_results; i++)
-		if (r->result[i].side == side && r->result[i].epoch == epoch)
-			return &r->result[i];
-	return NULL;
-}
-
 static struct sums sums_of(const struct bench_report *r)
 {
 	struct sums s = { .with = 0 };
 
 	for (uint64_t e = 0; e < r->setup->epochs; e++) {
 		uint64_t epoch = r->setup->first_epoch + e;
-		const struct bench_result *with = find(r, SIDE_CLAIRFS, epoch);
-		const struct bench_result *cold = find(r, SIDE_SOURCE, epoch);
-		const struct bench_result *kept = find(r, SIDE_PAGECACHE, epoch);
+		const struct bench_result *with = bench_find(r, SIDE_CLAIRFS, epoch);
+		const struct bench_result *cold = bench_find(r, SIDE_SOURCE, epoch);
+		const struct bench_result *kept = bench_find(r, SIDE_PAGECACHE, epoch);
 		const struct bench_result *without = cold && (e == 0 || !kept) ? cold : kept;
 
 		if (!with || !without)
@@ -94,7 +85,7 @@ static struct account account_of(const struct bench_report *r)
 
 	for (uint64_t e = 0; e < r->setup->epochs; e++) {
 		uint64_t epoch = r->setup->first_epoch + e;
-		const struct bench_result *with = find(r, SIDE_CLAIRFS, epoch);
+		const struct bench_result *with = bench_find(r, SIDE_CLAIRFS, epoch);
 		double measured = bench_removed(r, epoch);
 
 		if (!with || !isfinite(measured) || !isfinite(with->counts.removed_lower) ||

@@ -424,7 +424,7 @@ static bool note_staged(struct cache *c, const struct cache_read *r)
 }
 
 /* Of a file of several units: whoever looks for records in it hears where it is read. */
-static void note_place(struct cache *c, const struct cache_read *r)
+static void read_note_place(struct cache *c, const struct cache_read *r)
 {
 	if (!c->p.reads || unit_eq(r->unit, UNIT_NONE) || !unit_is_traced(c, r->unit) ||
 	    dataset_is_in_records(c->p.dataset, r->entry))
@@ -458,7 +458,7 @@ void cache_read(struct cache *c, struct cache_read *r)
 	if (dataset_unit_map(c->p.dataset)->first &&
 	    r->renewal == dataset_renewal(c->p.dataset, r->entry)) {
 		reached_note(c, r, is_silent);
-		note_place(c, r);
+		read_note_place(c, r);
 	}
 	r->is_accounted = account_read_begin(c, r);
 	mutex_lock(&s->mu);

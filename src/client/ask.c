@@ -190,7 +190,8 @@ static int collect(int fd, uint64_t patience_ns, struct buf_writer *w)
 }
 
 /* Runs the child; its text goes to w. *ret_end: how it ended. */
-static int ask(const struct question *q, struct buf_writer *w, int *ret_end, struct err *err)
+static int ask_question(const struct question *q, struct buf_writer *w, int *ret_end,
+			struct err *err)
 {
 	int pipe_fds[2], status = 0, rc;
 	pid_t pid;
@@ -224,7 +225,7 @@ static int ask(const struct question *q, struct buf_writer *w, int *ret_end, str
 
 static int answer(const struct question *q, struct buf_writer *w, struct err *err)
 {
-	int end = CHILD_FAILED, rc = ask(q, w, &end, err);
+	int end = CHILD_FAILED, rc = ask_question(q, w, &end, err);
 
 	if (rc < 0)
 		return rc;

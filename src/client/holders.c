@@ -78,7 +78,7 @@ static bool has_link(const char *pid, const char *name, uint64_t dev)
 	return is_of(path, dev);
 }
 
-static bool look_at(const char *pid, uint64_t dev, struct holder *ret)
+static bool holder_look(const char *pid, uint64_t dev, struct holder *ret)
 {
 	*ret = (struct holder){ .n_files = count_files(pid, dev),
 				.n_maps = count_maps(pid, dev),
@@ -88,7 +88,7 @@ static bool look_at(const char *pid, uint64_t dev, struct holder *ret)
 	return ret->n_files || ret->n_maps || ret->is_here || ret->is_root || ret->is_program;
 }
 
-static void name_of(const char *pid, char *out, size_t size)
+static void holder_name(const char *pid, char *out, size_t size)
 {
 	char path[64 + NAME_MAX], name[64] = "?";
 	AUTO_FD int fd = -1;
@@ -106,7 +106,7 @@ static void describe(const char *pid, const struct holder *h, char *out, size_t 
 {
 	char name[128], files[32];
 
-	name_of(pid, name, sizeof(name));
+	holder_name(pid, name, sizeof(name));
 	snprintf(files, sizeof(files), "%u open file%s", h->n_files, h->n_files == 1 ? "" : "s");
 	snprintf(out, size, "%s (%s, %s)", name, pid,
 		 h->n_files   ? files
@@ -133,7 +133,8 @@ char *mounts_holders(const struct mount_info *info, char *out, size_t size)
 	out[0] = 0;
 	while (proc && (entry = readdir(proc))) {
 		if (strspn(entry->d_name, "0123456789") != strlen(entry->d_name) ||
-		    atoi(entry->d_name) == getpid() || !look_at(entry->d_name, info->dev, &holder))
+		    atoi(entry->d_name) == getpid() ||
+		    !holder_look(entry->d_name, info->dev, &holder))
 			continue;
 		if (n++ >= SHOWN_MAX)
 			continue;

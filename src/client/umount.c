@@ -51,7 +51,7 @@ static uint64_t left_ns(const struct wait *w, uint64_t since, uint64_t patience_
 	return now < end ? end - now : 0;
 }
 
-static void tell(struct wait *w, const char *line)
+static void umount_tell(struct wait *w, const char *line)
 {
 	if (!w->has_told && w->p->say)
 		w->p->say(line);
@@ -110,7 +110,7 @@ static int find_daemon(struct wait *w)
 	if (more > 0) {
 		snprintf(line, sizeof(line), "waiting: the daemon of %s does not answer",
 			 w->info.path);
-		tell(w, line);
+		umount_tell(w, line);
 		rc = mounts_ask_vfile(w->info.path, "stats.json", more, &text, &ignored);
 	}
 	if (rc < 0)
@@ -136,7 +136,7 @@ static int umount_patiently(struct wait *w)
 		if (is_time_to_tell(w)) {
 			snprintf(line, sizeof(line), "waiting: %s is in use by %s", w->info.path,
 				 mounts_holders(&w->info, holders, sizeof(holders)));
-			tell(w, line);
+			umount_tell(w, line);
 		}
 		nanosleep(&pause, NULL);
 	}
@@ -178,7 +178,7 @@ static int await_daemon(struct wait *w, struct err *err)
 		snprintf(line, sizeof(line),
 			 "waiting: %s is unmounted, its daemon (%ld) writes what it has and ends",
 			 w->info.path, w->pid);
-		tell(w, line);
+		umount_tell(w, line);
 		rc = await_end(w, left_ns(w, start, DAEMON_PATIENCE_NS));
 	}
 	return rc == 0 ? 0

@@ -74,7 +74,7 @@ static int list_dirs(struct scan_node *root, uint64_t n_nodes, struct scan_tree 
 	return 0;
 }
 
-static uint32_t slot_of(const struct builder *b, const struct scan_node *dir)
+static uint32_t build_slot_of(const struct builder *b, const struct scan_node *dir)
 {
 	return dir->parent ? b->first_dir + dir->ordinal - 1 : b->t->n_entries;
 }
@@ -85,7 +85,7 @@ static uint32_t put_name(struct builder *b, const struct scan_node *dir, const s
 	struct table *t = b->t;
 	uint32_t slot = b->next++;
 
-	t->parent[slot] = slot_of(b, dir);
+	t->parent[slot] = build_slot_of(b, dir);
 	t->name_off[slot] = (uint32_t)b->name_at;
 	memcpy(t->names + b->name_at, dir->names + rec->name_off, rec->name_len);
 	b->name_at += rec->name_len;
@@ -152,7 +152,7 @@ static void put_children(struct builder *b, const struct scan_tree *tree)
 			if (dir->recs[k].kind == REC_FILE)
 				t->child[at++] = dir->recs[k].id;
 			else if (is_live_dir(&dir->recs[k]))
-				t->child[at++] = slot_of(b, dir->recs[k].dir);
+				t->child[at++] = build_slot_of(b, dir->recs[k].dir);
 		}
 	}
 	t->dir_first[t->n_dirs + 1] = at;

@@ -87,7 +87,7 @@ static bool load(struct opening *o)
 	return error == 0;
 }
 
-static void save(struct opening *o)
+static void opening_save(struct opening *o)
 {
 	char shown[DATASET_WHY / 2];
 	int error;
@@ -284,7 +284,7 @@ static int open_dataset(struct opening *o, struct dataset **ret, struct err *err
 	error = o->stats.from_snapshot ? check_and_scan(o, err) : scan(o, NULL, err);
 	if (error < 0)
 		return error;
-	save(o);
+	opening_save(o);
 	if (o->params->tidies_snapshots && o->snapshot_dir_fd >= 0)
 		snapshot_tidy_start(o->snapshot_dir_fd, &o->key);
 	error = dataset_of_snapshot(&o->snap, o->source_fd, &ds);

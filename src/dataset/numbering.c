@@ -370,7 +370,7 @@ int dataset_sort_parse(const char *name, enum dataset_sort *ret, struct err *err
 		       shown);
 }
 
-static int number(const struct dataset *ds, struct part *p, const char *under, struct err *err)
+static int number_part(const struct dataset *ds, struct part *p, const char *under, struct err *err)
 {
 	char shown[256];
 	int rc;
@@ -409,7 +409,7 @@ int dataset_numbering(const struct dataset *ds, enum dataset_sort sort, const ch
 	int rc;
 
 	p.records = dataset_has_records(ds) ? &ds->records : NULL;
-	rc = number(ds, &p, under, err);
+	rc = number_part(ds, &p, under, err);
 	*ret_sample = p.sample;
 	*ret_n = p.n;
 	return rc;
@@ -419,7 +419,7 @@ int dataset_number_all(const struct dataset *ds, enum dataset_sort sort, const c
 		       uint32_t **ret_sample, uint32_t *ret_n, struct err *err)
 {
 	struct part p = all_of(ds, sort);
-	int rc = number(ds, &p, under, err);
+	int rc = number_part(ds, &p, under, err);
 
 	*ret_sample = p.sample;
 	*ret_n = p.n;

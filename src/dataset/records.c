@@ -47,7 +47,7 @@ void records_fini(struct records *r)
 	*r = (struct records){ 0 };
 }
 
-static uint64_t number_at(const struct records *r, uint64_t at, unsigned width, uint64_t i)
+static uint64_t table_number_at(const struct records *r, uint64_t at, unsigned width, uint64_t i)
 {
 	uint64_t wide;
 	uint32_t narrow;
@@ -68,20 +68,20 @@ static uint64_t offsets_bytes(const struct run *s)
 
 static uint64_t start_of(const struct records *r, const struct run *s, uint64_t unit)
 {
-	return number_at(r, s->data_at, s->width, unit);
+	return table_number_at(r, s->data_at, s->width, unit);
 }
 
 static uint64_t length_of(const struct records *r, const struct run *s, uint64_t unit)
 {
 	if (s->has_gaps)
-		return number_at(r, s->data_at + padded(s->units * s->width), s->width, unit);
+		return table_number_at(r, s->data_at + padded(s->units * s->width), s->width, unit);
 	return start_of(r, s, unit + 1) - start_of(r, s, unit);
 }
 
 /* Rows before this unit. */
 static uint64_t rows_before(const struct records *r, const struct run *s, uint64_t unit)
 {
-	return number_at(r, s->data_at + offsets_bytes(s), 4, unit);
+	return table_number_at(r, s->data_at + offsets_bytes(s), 4, unit);
 }
 
 uint64_t records_run_data(const struct run *s)

@@ -44,7 +44,7 @@ static int put_run(struct records_part *p, const struct run *s)
 }
 
 /* Room for the data of the next run, cleared. */
-static uint8_t *reserve(struct records_part *p, uint64_t bytes)
+static uint8_t *part_reserve(struct records_part *p, uint64_t bytes)
 {
 	uint64_t capacity = MAX(p->data_capacity, 64);
 	uint8_t *at;
@@ -82,7 +82,7 @@ static int put_table(struct records_part *p, struct run *s)
 	s->kind = p->rows ? RECORDS_ROWS : RECORDS_TABLE;
 	s->stride = s->length = 0;
 	s->data_at = p->data_bytes;
-	to = reserve(p, records_run_data(s));
+	to = part_reserve(p, records_run_data(s));
 	if (!to)
 		return -ENOMEM;
 	put_numbers(to, p->start, p->n, s->width);
@@ -512,7 +512,7 @@ int records_renumber(const struct records *old,
 	}
 	/* The data is the same, in the same sequence. */
 	if (rc == 0 && old->data_bytes > 0) {
-		uint8_t *to = reserve(&p, old->data_bytes);
+		uint8_t *to = part_reserve(&p, old->data_bytes);
 
 		if (to)
 			memcpy(to, old->data, old->data_bytes);

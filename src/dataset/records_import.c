@@ -86,7 +86,7 @@ static uint32_t file_of(const struct dataset_import *import, const char *path, s
 	return slot == UINT32_MAX || table_is_dir(t, slot) ? UINT32_MAX : slot;
 }
 
-static int look_at(struct dataset_import *import, uint32_t slot)
+static int import_look_at(struct dataset_import *import, uint32_t slot)
 {
 	struct stat st;
 	int rc;
@@ -115,7 +115,7 @@ static int take_line(void *ctx, const struct format_line *line)
 	if (slot == UINT32_MAX)
 		return err_set(import->err, -ENOENT, "the source has no file %s",
 			       text_escape(line->path, line->len, shown, sizeof(shown)));
-	rc = look_at(import, slot);
+	rc = import_look_at(import, slot);
 	if (rc < 0)
 		return rc;
 	size = import->identity[slot].size;

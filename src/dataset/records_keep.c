@@ -123,8 +123,8 @@ static void renew_attributes(struct table *t, const struct records *r)
 	}
 }
 
-static int save(int dir_fd, const struct snapshot_key *key, const struct dataset *ds,
-		struct err *err)
+static int records_save(int dir_fd, const struct snapshot_key *key, const struct dataset *ds,
+			struct err *err)
 {
 	struct snapshot snap = { 0 };
 	int rc = snapshot_load(dir_fd, key, &snap);
@@ -163,7 +163,7 @@ int dataset_keep_records(const struct dataset *ds, const struct dataset_params *
 	if (dir_fd < 0)
 		return err_set(err, -ENOENT, "no index is kept: %s",
 			       params->snapshot_dir ? why : "there is no directory for it");
-	rc = save(dir_fd, &key, ds, err);
+	rc = records_save(dir_fd, &key, ds, err);
 	if (rc < 0 && err)
 		err_prefix(err, "source %s", params->source);
 	return rc;

@@ -137,7 +137,7 @@ static void fold_above(struct stat *st, int fd, const struct stat *above)
 	fold_into(st, &dir, is_member);
 }
 
-static bool is_same(const struct stat *a, const struct stat *b)
+static bool is_same_stat(const struct stat *a, const struct stat *b)
 {
 	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
@@ -162,7 +162,7 @@ int rights_look_root(int source_fd, struct stat *ret)
 		if (fstat(fd, &above) < 0)
 			return -errno;
 		/* Its own parent, and not a directory bound to a name in itself. */
-		if (is_same(&above, &here) && is_same(&above, &top))
+		if (is_same_stat(&above, &here) && is_same_stat(&above, &top))
 			return 0;
 		fold_above(ret, fd, &above);
 		here = above;

@@ -17,7 +17,7 @@ void drive_complete(struct drive *d, struct completion *take_done, enum plan_eve
 	news_answer(d->news, &take_done->answer);
 }
 
-static struct entry_id entry_of(const struct drive *d, struct unit_id unit)
+static struct entry_id unit_entry(const struct drive *d, struct unit_id unit)
 {
 	assert(unit.v < dataset_n_units(d->dataset));
 	return dataset_unit_entry(d->dataset, unit);
@@ -58,7 +58,7 @@ static int hand_stage(void *ctx, const struct plan_action *action)
 	struct drive *d = ctx;
 	struct push_job *job;
 
-	if (cache_expects_direct(d->cache, entry_of(d, action->unit)))
+	if (cache_expects_direct(d->cache, unit_entry(d, action->unit)))
 		return -EOPNOTSUPP;
 	if (!d->stage) /* cannot be: the plan then has no budget for it */
 		return -ENOSYS;
@@ -151,11 +151,10 @@ static void hand_opened(void *ctx, struct unit_id unit, const struct step_place 
 {
 	struct drive *d = ctx;
 	const struct unit_map *map = dataset_unit_map(d->dataset);
-	struct drive_open open = { .sample = unit_sample(map, unit).v,
+	struct drive_open open = { .sample = unit_sample(map, unit),
 				   .job = place ? place->job : DRIVE_NO_JOB };
 	bool is_measured = place && place->is_measured;
-	bool is_record = place && place->length &&
-			 unit_is_in_records(map, (struct sample_id){ open.sample });
+	bool is_record = place && place->length && unit_is_in_records(map, open.sample);
 	struct read_place at = { 0 };
 
 	if (!d->p.watch && !d->p.cache.probe)
@@ -196,7 +195,7 @@ static bool hand_keeps(void *ctx, struct unit_id unit)
 static void hand_unwant(void *ctx, struct unit_id unit)
 {
 	const struct drive *d = ctx;
-	struct entry_id entry = entry_of(d, unit);
+	struct entry_id entry = unit_entry(d, unit);
 	struct file_identity id, kept;
 	struct piece_span pieces;
 

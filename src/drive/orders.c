@@ -100,7 +100,7 @@ int drive_end_order(struct drive *d, uint32_t id, const char *why)
 	return planner_ask(d, &request);
 }
 
-uint32_t drive_last_opens(struct drive *d, uint32_t *ret_sample, uint32_t max)
+uint32_t drive_last_opens(struct drive *d, struct sample_id *ret, uint32_t max)
 {
 	AUTO_FREE struct unit_id *opens = calloc(MAX(max, 1), sizeof(*opens));
 	struct order_request request = {
@@ -110,15 +110,13 @@ uint32_t drive_last_opens(struct drive *d, uint32_t *ret_sample, uint32_t max)
 	if (!opens || planner_ask(d, &request) < 0)
 		return 0;
 	for (uint32_t i = 0; i < request.n_opens; i++)
-		ret_sample[i] = unit_sample(dataset_unit_map(d->dataset), opens[i]).v;
+		ret[i] = unit_sample(dataset_unit_map(d->dataset), opens[i]);
 	return request.n_opens;
 }
 
-uint32_t drive_reader_of(struct drive *d, uint32_t sample)
+uint32_t drive_reader_of(struct drive *d, struct sample_id sample)
 {
-	struct sample_id id = { sample };
-
-	return cache_reader_of(d->cache, unit_first(dataset_unit_map(d->dataset), id));
+	return cache_reader_of(d->cache, unit_first(dataset_unit_map(d->dataset), sample));
 }
 
 uint32_t drive_generation(struct drive *d)

@@ -19,13 +19,13 @@
 #define VTABLE_BYTES 12u /* up to the fourth field */
 #define HEADER_RECORD_BATCH 3u
 
-static int damaged(const char *what, struct err *err)
+static int arrow_damaged(const char *what, struct err *err)
 {
 	return err_set(err, -EBADMSG, "%s of the Arrow file is damaged", what);
 }
 
 /* Numbers at any place of a flatbuffer; *is_bad when they are not within it. */
-static uint64_t number_at(const struct buf_reader *r, uint64_t at, size_t width, bool *is_bad)
+static uint64_t arrow_number_at(const struct buf_reader *r, uint64_t at, size_t width, bool *is_bad)
 {
 	struct buf_reader look;
 
@@ -42,12 +42,12 @@ static uint64_t number_at(const struct buf_reader *r, uint64_t at, size_t width,
 static uint64_t field_at(const struct buf_reader *r, uint64_t table, unsigned field, bool *is_bad)
 {
 	/* A vtable lies at a signed distance before its table. */
-	uint64_t vtable = table - (uint64_t)(int64_t)(int32_t)number_at(r, table, 4, is_bad);
-	uint64_t bytes = number_at(r, vtable, 2, is_bad), offset;
+	uint64_t vtable = table - (uint64_t)(int64_t)(int32_t)arrow_number_at(r, table, 4, is_bad);
+	uint64_t bytes = arrow_number_at(r, vtable, 2, is_bad), offset;
 
 	if (*is_bad || 4 + 2 * (uint64_t)field + 2 > bytes)
 		return 0;
-	offset = number_at(r, vtable + 4 + 2 * (uint64_t)field, 2, is_bad);
+	offset = arrow_number_at(r, vtable + 4 + 2 * (uint64_t)field, 2, is_bad);
 	return offset ? table + offset : 0;
 }
 
@@ -56,7 +56,7 @@ static uint64_t target_of(const struct buf_reader *r, uint64_t table, unsigned f
 {
 	uint64_t at = field_at(r, table, field, is_bad);
 
-	return at ? at + number_at(r, at, 4, is_bad) : 0;
+	return at ? at + arrow_number_at(r, at, 4, is_bad) : 0;
 }
 
 static int step_block(struct format_scan *s, struct buf_reader *r, struct err *err);
@@ -86,17 +86,17 @@ static int step_batch(struct format_scan *s, struct buf_reader *r, struct err *e
 	if (first == UINT32_MAX) /* since 0.15 the length has this in front */
 		(void)buf_get_u32(&body);
 	body = (struct buf_reader){ .data = r->data + body.at, .size = r->size - body.at };
-	message = number_at(&body, 0, 4, &is_bad);
+	message = arrow_number_at(&body, 0, 4, &is_bad);
 	at = field_at(&body, message, 1, &is_bad);
-	if (is_bad || !at || number_at(&body, at, 1, &is_bad) != HEADER_RECORD_BATCH)
-		return damaged("a batch", err);
+	if (is_bad || !at || arrow_number_at(&body, at, 1, &is_bad) != HEADER_RECORD_BATCH)
+		return arrow_damaged("a batch", err);
 	batch = target_of(&body, message, 2, &is_bad);
 	at = batch ? field_at(&body, batch, 0, &is_bad) : 0;
-	rows = at ? number_at(&body, at, 8, &is_bad) : 0;
+	rows = at ? arrow_number_at(&body, at, 8, &is_bad) : 0;
 	if (is_bad || rows > INT64_MAX)
-		return damaged("a batch", err);
+		return arrow_damaged("a batch", err);
 	if (f->body > UINT64_MAX - f->head)
-		return damaged("a block", err);
+		return arrow_damaged("a block", err);
 	/* A batch of no rows is none. */
 	rc = rows == 0 ? 0 : format_put(s, f->offset, f->head + f->body, rows, err);
 	return rc < 0 ? rc : want_block(s, err);
@@ -111,7 +111,7 @@ static int step_block(struct format_scan *s, struct buf_reader *r, struct err *e
 	(void)buf_get_u32(r);
 	f->body = buf_get_u64(r);
 	if (f->head < 8)
-		return damaged("a block", err);
+		return arrow_damaged("a block", err);
 	s->step = step_batch;
 	return format_want(s, f->offset, f->head, "the head of a batch", err);
 }
@@ -123,7 +123,7 @@ static int want_place(struct format_scan *s, uint64_t at, uint64_t length, struc
 	const struct footer_state *f = &s->footer;
 
 	if (at < f->start || at > f->end || length > f->end - at)
-		return damaged("the footer", err);
+		return arrow_damaged("the footer", err);
 	return format_want(s, at, length, "the footer", err);
 }
 
@@ -134,7 +134,7 @@ static int step_count(struct format_scan *s, struct buf_reader *r, struct err *e
 	f->n = buf_get_u32(r);
 	f->at = s->want.offset + 4;
 	if (f->n > (f->end - f->at) / BLOCK_BYTES)
-		return damaged("the footer", err);
+		return arrow_damaged("the footer", err);
 	return want_block(s, err);
 }
 
@@ -182,7 +182,7 @@ static int step_tail(struct format_scan *s, struct buf_reader *r, struct err *er
 	if (memcmp(buf_get_bytes(r, 6), "ARROW1", 6) != 0)
 		return err_set(err, -EBADMSG, "no footer: cut short, or a stream of Arrow's");
 	if (length > f->end)
-		return damaged("the footer", err);
+		return arrow_damaged("the footer", err);
 	f->start = f->end - length;
 	s->step = step_root;
 	return want_place(s, f->start, 4, err);

@@ -22,8 +22,8 @@ static int bad_index(size_t i, const char *what, struct err *err)
 	return err_set(err, -EBADMSG, "index.json: shard %zu has no %s", i, what);
 }
 
-static int tell(const json_t *name, const json_t *samples, size_t i, shard_fn *shard, void *ctx,
-		struct err *err)
+static int tell_shard(const json_t *name, const json_t *samples, size_t i, shard_fn *shard,
+		      void *ctx, struct err *err)
 {
 	struct format_shard told;
 
@@ -49,8 +49,8 @@ static int tell_mosaic(const json_t *shards, shard_fn *shard, void *ctx, struct 
 		if (kind && strcmp(kind, "mds") != 0)
 			return err_set(err, -ENOTSUP,
 				       "index.json: shards of another format than mds have no table");
-		rc = tell(json_object_get(json_object_get(item, "raw_data"), "basename"),
-			  json_object_get(item, "samples"), i, shard, ctx, err);
+		rc = tell_shard(json_object_get(json_object_get(item, "raw_data"), "basename"),
+				json_object_get(item, "samples"), i, shard, ctx, err);
 		if (rc < 0)
 			return rc;
 	}
@@ -68,8 +68,8 @@ static int tell_litdata(const json_t *root, const json_t *chunks, shard_fn *shar
 	if (compression && !json_is_null(compression))
 		return err_set(err, -ENOTSUP, "index.json: compressed chunks have no table");
 	json_array_foreach(chunks, i, item) {
-		int rc = tell(json_object_get(item, "filename"), json_object_get(item, "chunk_size"),
-			      i, shard, ctx, err);
+		int rc = tell_shard(json_object_get(item, "filename"),
+				    json_object_get(item, "chunk_size"), i, shard, ctx, err);
 
 		if (rc < 0)
 			return rc;

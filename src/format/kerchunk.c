@@ -95,7 +95,7 @@ static const char *expand(const char *url, const json_t *templates, char out[PAT
 }
 
 /* The number at place i of a reference; false: there is none. */
-static bool number_at(const json_t *value, size_t i, uint64_t *ret)
+static bool kerchunk_number_at(const json_t *value, size_t i, uint64_t *ret)
 {
 	const json_t *number = json_array_get(value, i);
 
@@ -105,15 +105,17 @@ static bool number_at(const json_t *value, size_t i, uint64_t *ret)
 	return true;
 }
 
-static int tell(const struct chunk *c, uint64_t number, const json_t *templates,
-		int (*line)(void *ctx, const struct format_line *line), void *ctx, struct err *err)
+static int tell_chunk(const struct chunk *c, uint64_t number, const json_t *templates,
+		      int (*line)(void *ctx, const struct format_line *line), void *ctx,
+		      struct err *err)
 {
 	struct format_line told = { .number = number };
 	const char *url = json_string_value(json_array_get(c->value, 0));
 	char path[PATH_BYTES];
 	int rc;
 
-	if (!url || !number_at(c->value, 1, &told.offset) || !number_at(c->value, 2, &told.length))
+	if (!url || !kerchunk_number_at(c->value, 1, &told.offset) ||
+	    !kerchunk_number_at(c->value, 2, &told.length))
 		return err_set(err, -EBADMSG, "reference %.200s is not [path, offset, length]", c->key);
 	told.path = expand(url, templates, path);
 	if (!told.path)
@@ -146,7 +148,7 @@ static int tell_all(json_t *refs, const json_t *templates,
 			chunks[n++] = (struct chunk){ key, value };
 	qsort(chunks, n, sizeof(*chunks), chunk_cmp);
 	for (size_t i = 0; i < n; i++) {
-		int rc = tell(&chunks[i], i + 1, templates, line, ctx, err);
+		int rc = tell_chunk(&chunks[i], i + 1, templates, line, ctx, err);
 
 		if (rc < 0)
 			return rc;

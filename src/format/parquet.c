@@ -25,7 +25,7 @@
 enum mode { FIELD, FIELD_ID, NUMBER, BINARY_LENGTH, LIST, LIST_LENGTH };
 enum type { STOP, TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LISTS, SET, MAP, STRUCT, UUID };
 
-static int damaged(struct err *err)
+static int parquet_damaged(struct err *err)
 {
 	return err_set(err, -EBADMSG, "the footer of the Parquet file is damaged");
 }
@@ -64,7 +64,7 @@ static void begin_number(struct parquet_state *p, enum mode mode)
 static int push(struct parquet_state *p, const struct thrift_frame *frame, struct err *err)
 {
 	if (p->depth == THRIFT_DEPTH_MAX)
-		return damaged(err);
+		return parquet_damaged(err);
 	p->frame[p->depth++] = *frame;
 	if (is_group(p)) {
 		p->start = UINT64_MAX;
@@ -109,7 +109,7 @@ static int begin_value(struct parquet_state *p, uint8_t type, bool *ret_is_over,
 		p->mode = FIELD;
 		return push(p, &(struct thrift_frame){ .is_list = false }, err);
 	default: /* a map, which no Parquet file has, or no type */
-		return damaged(err);
+		return parquet_damaged(err);
 	}
 }
 
@@ -120,7 +120,7 @@ static int end_column(struct parquet_state *p, struct err *err)
 	uint64_t start = has_dictionary ? p->dictionary : p->page, stop;
 
 	if (__builtin_add_overflow(start, p->bytes, &stop))
-		return damaged(err);
+		return parquet_damaged(err);
 	p->start = MIN(p->start, start);
 	p->stop = MAX(p->stop, stop);
 	return 0;
@@ -133,7 +133,7 @@ static int end_group(struct format_scan *s, struct err *err)
 	if (p->rows == 0) /* a group of no rows is none */
 		return 0;
 	if (p->start >= p->stop || p->rows > INT64_MAX)
-		return damaged(err);
+		return parquet_damaged(err);
 	return format_put(s, p->start, p->stop - p->start, p->rows, err);
 }
 
@@ -240,7 +240,7 @@ static int end_number(struct format_scan *s, struct err *err)
 	switch (p->mode) {
 	case FIELD_ID:
 		if (plain > INT16_MAX) /* thrift has no more */
-			return damaged(err);
+			return parquet_damaged(err);
 		top(p)->field = (int64_t)plain;
 		rc = begin_value(p, p->type, &is_over, err);
 		return rc == 0 && is_over && p->skip == 0 ? end_value(s, err) : rc;
@@ -267,7 +267,7 @@ static int take_byte(struct format_scan *s, uint8_t c, struct err *err)
 	if (p->mode == LIST)
 		return take_list(s, c, err);
 	if (p->shift > 63 || (p->shift == 63 && c > 1))
-		return damaged(err);
+		return parquet_damaged(err);
 	p->number |= (uint64_t)(c & 0x7f) << p->shift;
 	p->shift = (uint8_t)(p->shift + 7);
 	return c & 0x80 ? 0 : end_number(s, err);
@@ -278,7 +278,7 @@ static int want_portion(struct format_scan *s, struct err *err)
 	struct parquet_state *p = &s->parquet;
 
 	if (p->at == p->end)
-		return p->is_over ? format_done(s) : damaged(err);
+		return p->is_over ? format_done(s) : parquet_damaged(err);
 	return format_want(s, p->at, MIN(p->end - p->at, PORTION), "the footer", err);
 }
 
@@ -314,7 +314,7 @@ static int step_tail(struct format_scan *s, struct buf_reader *r, struct err *er
 	if (memcmp(buf_get_bytes(r, 4), "PAR1", 4) != 0)
 		return err_set(err, -EBADMSG, "no footer: cut short, encrypted, or no Parquet file");
 	if (length > p->end)
-		return damaged(err);
+		return parquet_damaged(err);
 	p->at = p->end - length;
 	p->mode = FIELD;
 	p->depth = 1; /* the struct that all of it is */

@@ -20,7 +20,7 @@
 #define ENTRY_BYTES 46u
 #define LOCAL_BYTES 30u
 
-static int damaged(const struct format_scan *s, struct err *err)
+static int zip_damaged(const struct format_scan *s, struct err *err)
 {
 	return err_set(err, -EBADMSG, "the directory of the archive is damaged near %" PRIu64,
 		       s->want.offset);
@@ -50,7 +50,7 @@ static int want_entry(struct format_scan *s, struct err *err)
 		return put_last(s, z->directory_at, err);
 	}
 	if (!range_is_within(z->at, ENTRY_BYTES, z->end))
-		return damaged(s, err);
+		return zip_damaged(s, err);
 	z->n--;
 	return format_want(s, z->at, ENTRY_BYTES, "an entry of the directory", err);
 }
@@ -107,7 +107,7 @@ static int step_names(struct format_scan *s, struct buf_reader *r, struct err *e
 
 	if ((s->zip.is_unpacked_large || s->zip.packed == UINT32_MAX || s->zip.start == UINT32_MAX) &&
 	    !take_extra(&s->zip, r))
-		return damaged(s, err);
+		return zip_damaged(s, err);
 	return end_entry(s, !is_dir, err);
 }
 
@@ -117,7 +117,7 @@ static int step_entry(struct format_scan *s, struct buf_reader *r, struct err *e
 	uint64_t more;
 
 	if (buf_get_u32(r) != 0x02014b50)
-		return damaged(s, err);
+		return zip_damaged(s, err);
 	(void)buf_get_bytes(r, 16); /* versions, flags, method, time, checksum */
 	z->packed = buf_get_u32(r);
 	z->is_unpacked_large = buf_get_u32(r) == UINT32_MAX;
@@ -128,7 +128,7 @@ static int step_entry(struct format_scan *s, struct buf_reader *r, struct err *e
 	z->start = buf_get_u32(r);
 	more = (uint64_t)z->name_len + z->extra_len;
 	if (!range_is_within(z->at + ENTRY_BYTES, more + z->comment_len, z->end))
-		return damaged(s, err);
+		return zip_damaged(s, err);
 	if (more == 0)
 		return end_entry(s, true, err);
 	s->step = step_names;
@@ -154,7 +154,7 @@ static int step_large_end(struct format_scan *s, struct buf_reader *r, struct er
 	uint64_t size;
 
 	if (buf_get_u32(r) != 0x06064b50)
-		return damaged(s, err);
+		return zip_damaged(s, err);
 	(void)buf_get_bytes(r, 28); /* size, versions, disks, members of this one */
 	s->zip.n = buf_get_u64(r);
 	size = buf_get_u64(r);

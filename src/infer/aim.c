@@ -61,7 +61,7 @@ static bool may_pay(const struct aim_facts *f, enum budget_kind kind)
 }
 
 /* More opens were reached, or all that is cheap was not tried with them yet. */
-static struct aim look_at(const struct aim_facts *f, uint32_t start)
+static struct aim aim_look_at(const struct aim_facts *f, uint32_t start)
 {
 	const struct trail_start *s = &f->trail->start[start];
 	uint32_t due = trail_due(f->trail, start);
@@ -99,7 +99,7 @@ struct aim aim_at(const struct aim_facts *f)
 	if (!may_look(f))
 		return nothing;
 	for (uint32_t i = 0; i < TRAIL_STARTS; i++) {
-		aim = look_at(f, i);
+		aim = aim_look_at(f, i);
 		if (aim.kind != AIM_NOTHING)
 			return aim;
 	}

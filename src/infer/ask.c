@@ -382,7 +382,7 @@ int ask_places(const struct infer_question *q, const struct recover_stream *stre
 	return recover_find(&p, ret->seed, ret->place, INFER_PLACES, &ret->n_places, &err);
 }
 
-static int search_all(const struct part *part, const uint32_t *world, struct infer_answer *ret)
+static int ask_all_seeds(const struct part *part, const uint32_t *world, struct infer_answer *ret)
 {
 	struct recover_params p;
 
@@ -408,13 +408,13 @@ int ask_full(const struct infer_question *q, struct infer_answer *ret)
 	if (rc == -ENOENT)
 		rc = aside_run(try_tail_longer, q, ret);
 	if (rc == -ENOENT)
-		rc = search_all(&part, NULL, ret);
+		rc = ask_all_seeds(&part, NULL, ret);
 	if (rc == 0 && !ret->is_chain && !ret->spec[0] && !ret->is_likely)
 		if (streams_lookup(q, ret) < 0) /* no reason not to take what was found */
 			ret->n_places = 0;
 	part.at = 1;
 	if (rc == -ENOENT && has_two)
-		rc = search_all(&part, &q->world, ret);
+		rc = ask_all_seeds(&part, &q->world, ret);
 	return rc == -ENOENT ? aside_run(try_tail_all, q, ret) : rc;
 }
 

@@ -14,6 +14,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "clairfs/base/compare.h"
 #include "infer_priv.h"
 
 #define FOLLOW_FAR 64    /* workers that read side by side */
@@ -22,13 +23,6 @@
 #define CORRELATED 0.8   /* of ranks; two halves in a wrong order have 0.5 */
 #define WINDOW_PARTS 8   /* all, or 7, 6, 5, 4 of 8 opens are in the window */
 #define GAPS 0.25        /* of the opens have one behind them: workers begin elsewhere */
-
-static int compare_u32(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return (x > y) - (x < y);
-}
 
 double evidence_bits(uint32_t *pos, uint32_t n_pos, uint32_t n_seen, uint64_t n)
 {

@@ -449,7 +449,8 @@ static void prepare_locked(struct infer *infer, struct errand *e)
 	atomic_store(&infer->hold, false);
 }
 
-static int ask(const struct infer *infer, const struct errand *e, struct infer_answer *answer)
+static int ask_errand(const struct infer *infer, const struct errand *e,
+		      struct infer_answer *answer)
 {
 	const struct infer_searches *s = infer->p.searches;
 
@@ -477,7 +478,7 @@ static void publish_cpu(struct infer *infer)
 /* No lock held. */
 static int search(struct infer *infer, struct errand *e, struct infer_answer *answer)
 {
-	int rc = ask(infer, e, answer);
+	int rc = ask_errand(infer, e, answer);
 
 	e->cpu_ns = atomic_load(e->q.cpu_ns) - e->cpu_ns;
 	metrics_add(infer->p.metrics, METRIC_RECOVER_SEARCHES, 1);

@@ -58,7 +58,7 @@ void follow_free(struct follow *f)
 	free(f);
 }
 
-static int make(struct follow *f, const char *spec)
+static int follow_make(struct follow *f, const char *spec)
 {
 	const struct order_params params = { .n = f->n };
 	struct order_spec *parsed = NULL;
@@ -94,7 +94,7 @@ int follow_new(const char *spec, uint64_t n, uint64_t shift, uint64_t memory, st
 	f->enough = ENOUGH;
 	f->now.missed = UINT64_MAX;
 	f->last = UINT32_MAX;
-	rc = make(f, spec);
+	rc = follow_make(f, spec);
 	if (rc < 0) {
 		follow_free(f);
 		return rc;

@@ -178,7 +178,7 @@ bool known_goes_on(const struct known *k)
 }
 
 /* "0-3+6" */
-static void put_ranks(const struct infer_answer *a, FILE *out)
+static void next_put_ranks(const struct infer_answer *a, FILE *out)
 {
 	uint32_t end;
 
@@ -217,7 +217,7 @@ static void put_permutation(const struct known *k, uint64_t n, FILE *out)
 	if (a->world > 1) {
 		fprintf(out, "torch-distributed:seed=%" PRIu32 ":world=%" PRIu32, a->seed,
 			a->world);
-		put_ranks(a, out);
+		next_put_ranks(a, out);
 	} else if (!k->is_same && is_endless(k, n)) {
 		fprintf(out, "torch-distributed:seed=%" PRIu32, a->seed);
 	} else {

@@ -13,7 +13,7 @@
  * A job that reads some of a part only has numbered these: the first ones (torch's Subset of a range), or
  * a random split by a seed that people like. Other sets of samples have no name, so they are not found.
  *
- * list and number run on the search thread only. has may be called from any; it reads what is
+ * list and number_opens run on the search thread only. has may be called from any; it reads what is
  * immutable in an open dataset. Names are the source's: a part whose path is no plain text, or is too
  * long for a spec, is left out. */
 #include <errno.h>
@@ -93,7 +93,7 @@ static uint32_t dir_of(const struct dataset *ds, struct entry_id e)
 	return entry_eq(e, ENTRY_ROOT) ? dataset_n_dirs(ds) : e.v - dataset_first_dir(ds);
 }
 
-static struct entry_id entry_of(const struct dataset *ds, uint32_t dir)
+static struct entry_id dir_entry(const struct dataset *ds, uint32_t dir)
 {
 	return dir == dataset_n_dirs(ds) ? ENTRY_ROOT
 					 : (struct entry_id){ dataset_first_dir(ds) + dir };
@@ -138,7 +138,7 @@ static bool is_few(const struct dataset *ds)
 static bool weigh(const struct tally *t, uint32_t dir, struct part *ret)
 {
 	const struct dataset *ds = t->parts->ds;
-	uint32_t above = dir_of(ds, dataset_parent(ds, entry_of(ds, dir)));
+	uint32_t above = dir_of(ds, dataset_parent(ds, dir_entry(ds, dir)));
 	double opens = t->opens[dir], all = t->opens[above], strays = all - opens;
 	double share = (double)t->parts->size[dir] / t->parts->size[above];
 	char shown[INFER_UNDER_MAX + 1];
@@ -152,7 +152,7 @@ static bool weigh(const struct tally *t, uint32_t dir, struct part *ret)
 	/* As many elsewhere as chance would put there: the directory above is what is read. */
 	ret->is_likely = ret->recent * 10 >= t->n_recent * 9 &&
 			 (strays == 0 || 2 * strays < all * (1 - share) || is_odd(opens, all, share));
-	if (dataset_path(ds, entry_of(ds, dir), ret->path, sizeof(ret->path)) < 0) {
+	if (dataset_path(ds, dir_entry(ds, dir), ret->path, sizeof(ret->path)) < 0) {
 		log_limited(LOG_LEVEL_WARN,
 			    "orders of a directory whose path is longer than %d bytes are not "
 			    "looked for",
@@ -223,7 +223,7 @@ static void note_made(struct infer_numberings *parts, uint32_t dir, enum dataset
 }
 
 /* It was made before, and is what the index does. */
-static bool is_same(struct infer_numberings *parts, uint32_t dir, enum dataset_sort sort)
+static bool is_same_way(struct infer_numberings *parts, uint32_t dir, enum dataset_sort sort)
 {
 	const struct made *one = find_made(parts, dir, sort),
 			  *plain = find_made(parts, dir, DATASET_SORT_INDEX);
@@ -237,7 +237,7 @@ static bool is_asked(struct infer_numberings *parts, const struct infer_opens *o
 	bool is_many = parts->size[part->dir] > MANY_FILES;
 	const struct made *made = find_made(parts, part->dir, sort);
 
-	if (is_same(parts, part->dir, sort))
+	if (is_same_way(parts, part->dir, sort))
 		return false;
 	if (sort <= DATASET_SORT_TORCHVISION)
 		return true;
@@ -400,8 +400,8 @@ static int get_numbering(struct infer_numberings *parts, const struct infer_numb
 	return 0;
 }
 
-static int number(void *ctx, const struct infer_numbering *way, const struct infer_opens *opens,
-		  struct infer_numbered *ret)
+static int number_opens(void *ctx, const struct infer_numbering *way,
+			const struct infer_opens *opens, struct infer_numbered *ret)
 {
 	const struct kept *kept;
 	int rc = get_numbering(ctx, way, &kept);
@@ -578,7 +578,7 @@ int infer_numberings_new(const struct dataset *ds, uint64_t memory, struct infer
 	parts->n_kept = (uint32_t)MIN(
 		MAX(memory / (sizeof(uint32_t) * MAX(dataset_n_samples(ds), 1u)), 1), KEPT_MAX);
 	parts->numbers = (struct infer_numbers){
-		.list = list, .number = number, .narrow = narrow, .has = has, .ctx = parts
+		.list = list, .number = number_opens, .narrow = narrow, .has = has, .ctx = parts
 	};
 	return 0;
 }

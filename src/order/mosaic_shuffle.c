@@ -370,7 +370,8 @@ static int fill_py1e(struct work *w, uint32_t *out, struct err *err)
 	return rc;
 }
 
-static int fill(struct work *w, uint32_t *samples, uint64_t epoch, uint32_t *out, struct err *err)
+static int mosaic_fill(struct work *w, uint32_t *samples, uint64_t epoch, uint32_t *out,
+		       struct err *err)
 {
 	enum mosaic_algorithm algorithm = w->shuffle->algorithm;
 
@@ -411,7 +412,7 @@ int mosaic_shuffle_fill(const struct mosaic_shuffle *shuffle, uint64_t epoch, ui
 	}
 	rc = work_init(&w, shuffle, samples, err);
 	if (rc == 0)
-		rc = fill(&w, samples, epoch, out, err);
+		rc = mosaic_fill(&w, samples, epoch, out, err);
 	work_fini(&w);
 	return rc;
 }

@@ -8,15 +8,9 @@
 #include <string.h>
 
 #include "clairfs/base/buf.h"
+#include "clairfs/base/compare.h"
 #include "clairfs/base/text.h"
 #include "order_priv.h"
-
-static int compare_u32(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return (x > y) - (x < y);
-}
 
 /* "3" or "0-3". */
 static int range_parse(char *text, uint64_t *ret_from, uint64_t *ret_to, struct err *err)

@@ -50,7 +50,7 @@ const struct order_info *order_records_info(const struct order *order)
 	return order->records.n > 0 ? &order->of_records : NULL;
 }
 
-static int fill(const struct order *order, struct order_epoch *e, struct err *err)
+static int records_fill(const struct order *order, struct order_epoch *e, struct err *err)
 {
 	const struct order_part all = { .epoch = e->epoch, .count = UINT64_MAX };
 	int rc = order_check_memory(order->memory, order_head_bytes(order, &all), err);
@@ -111,7 +111,7 @@ int order_records_epoch_new(const struct order *order, uint64_t epoch, struct or
 		return err_set(err, -ENOMEM, "out of memory");
 	e->epoch = epoch;
 	e->n = (uint32_t)table_records(order);
-	rc = fill(order, e, err);
+	rc = records_fill(order, e, err);
 	if (rc < 0) {
 		order_epoch_free(e);
 		return rc;

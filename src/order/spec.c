@@ -296,7 +296,7 @@ static int spec_check(struct order_spec *spec, struct err *err)
 }
 
 /* The local ranks in canonical form: nothing for all of the world, rank= for one. */
-static void put_ranks(struct buf_writer *w, const struct order_spec *spec)
+static void spec_put_ranks(struct buf_writer *w, const struct order_spec *spec)
 {
 	char *text AUTO_FREE = NULL;
 
@@ -318,7 +318,7 @@ static void put_value(struct buf_writer *w, const struct order_spec *spec,
 			buf_printf(w, ":%s=%" PRIu64, key->name, spec->world);
 		return;
 	case ORDER_KEY_RANK:
-		put_ranks(w, spec);
+		spec_put_ranks(w, spec);
 		return;
 	case ORDER_KEY_RANKS:
 		return; /* with "rank" */

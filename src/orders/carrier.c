@@ -29,12 +29,12 @@ static uint32_t carrier_generation(void *drive)
 	return drive_generation(drive);
 }
 
-static uint32_t carrier_last_opens(void *drive, uint32_t *ret_sample, uint32_t max)
+static uint32_t carrier_last_opens(void *drive, struct sample_id *ret, uint32_t max)
 {
-	return drive_last_opens(drive, ret_sample, max);
+	return drive_last_opens(drive, ret, max);
 }
 
-static uint32_t carrier_reader_of(void *drive, uint32_t sample)
+static uint32_t carrier_reader_of(void *drive, struct sample_id sample)
 {
 	return drive_reader_of(drive, sample);
 }

@@ -52,7 +52,7 @@ static int too_long(const struct told_list *list, uint64_t limit, struct err *er
 		       limit / sizeof(uint32_t));
 }
 
-static int reserve(struct told_list *list, uint64_t size, uint64_t limit, struct err *err)
+static int list_reserve(struct told_list *list, uint64_t size, uint64_t limit, struct err *err)
 {
 	uint64_t capacity = MIN(MAX(list->capacity * 2, 1u << 18), limit);
 	uint8_t *more;
@@ -113,7 +113,7 @@ static int add_part(struct told_list *list, const struct clairfs_list *part, uin
 	if (is_bytes != list->is_bytes)
 		rc = err_set(err, -EINVAL, "a list is of numbers or of bytes, not of both");
 	if (rc == 0)
-		rc = reserve(list, list->size + size, limit, err);
+		rc = list_reserve(list, list->size + size, limit, err);
 	if (rc < 0) {
 		told_list_fini(list);
 		return rc;

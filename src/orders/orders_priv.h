@@ -30,8 +30,8 @@ struct carrier {
 	int (*end)(void *ctx, uint32_t id, const char *why);
 	int (*clear)(void *ctx); /* there is no order any more */
 	uint32_t (*generation)(void *ctx);
-	uint32_t (*last_opens)(void *ctx, uint32_t *ret_sample, uint32_t max);
-	uint32_t (*reader_of)(void *ctx, uint32_t sample);
+	uint32_t (*last_opens)(void *ctx, struct sample_id *ret, uint32_t max);
+	uint32_t (*reader_of)(void *ctx, struct sample_id sample);
 };
 extern const struct carrier carrier_drive; /* ctx: a struct drive */
 

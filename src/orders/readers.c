@@ -14,6 +14,7 @@
 
 #include "clairfs/base/cleanup.h"
 #include "clairfs/base/clock.h"
+#include "clairfs/base/compare.h"
 #include "clairfs/base/ids.h"
 #include "readers.h"
 
@@ -28,7 +29,7 @@
 
 /* Where this thread is in the table; else where it may be put: a free place, or one that is too old,
  * or the first one. */
-static uint32_t slot_of(const struct readers *r, uint32_t tid, uint64_t now_ns)
+static uint32_t tid_slot_of(const struct readers *r, uint32_t tid, uint64_t now_ns)
 {
 	uint32_t first = tid * 2654435761u >> 24, put = READER_NONE;
 
@@ -45,14 +46,14 @@ static uint32_t slot_of(const struct readers *r, uint32_t tid, uint64_t now_ns)
 
 uint32_t readers_find(const struct readers *r, uint32_t tid, uint64_t now_ns)
 {
-	uint32_t slot = slot_of(r, tid, now_ns);
+	uint32_t slot = tid_slot_of(r, tid, now_ns);
 
 	if (!tid || r->tid[slot].tid != tid || now_ns >= r->tid[slot].until_ns)
 		return READER_NONE;
 	return r->tid[slot].reader;
 }
 
-static bool is_same(const struct process_id *a, const struct process_id *b)
+static bool is_one_process(const struct process_id *a, const struct process_id *b)
 {
 	return a->pid == b->pid && a->start == b->start;
 }
@@ -81,7 +82,7 @@ uint32_t readers_learn(struct readers *r, uint32_t tid, const struct teller *who
 
 	if (!tid || !who->id.pid)
 		return READER_NONE;
-	while (at < READERS_MAX && !is_same(&r->reader[at].who.id, &who->id))
+	while (at < READERS_MAX && !is_one_process(&r->reader[at].who.id, &who->id))
 		at++;
 	if (at == READERS_MAX) {
 		at = place_for(r);
@@ -89,7 +90,7 @@ uint32_t readers_learn(struct readers *r, uint32_t tid, const struct teller *who
 			return READER_NONE;
 		r->reader[at] = (struct reader){ .who = *who, .last = r->opens };
 	}
-	slot = slot_of(r, tid, now_ns);
+	slot = tid_slot_of(r, tid, now_ns);
 	r->tid[slot].tid = tid;
 	r->tid[slot].reader = at;
 	r->tid[slot].until_ns = now_ns + KNOWN_NS;
@@ -181,13 +182,6 @@ bool readers_is_apart(const struct readers *r, uint32_t at)
 	       __builtin_popcountll(one->placed) <= APART_OF / 4;
 }
 
-static int compare(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 bool readers_fits(const struct readers *r, uint32_t at, const struct order_epoch *epoch,
 		  uint32_t ranks)
 {
@@ -200,7 +194,7 @@ bool readers_fits(const struct readers *r, uint32_t at, const struct order_epoch
 		return false;
 	for (uint32_t i = 0; i < n; i++)
 		pos[i] = epoch->first[one->recent[i]];
-	qsort(pos, n, sizeof(pos[0]), compare);
+	qsort(pos, n, sizeof(pos[0]), compare_u32);
 	for (uint32_t i = 0; i + want <= n; i++)
 		if (pos[i + want - 1] != SAMPLE_NONE && pos[i + want - 1] - pos[i] < span)
 			return true;

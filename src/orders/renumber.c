@@ -157,6 +157,16 @@ static void give_to_thread(struct renumber *r, char *take_text)
 	mutex_unlock(&r->mu);
 }
 
+static void take_opens(struct renumber *r)
+{
+	struct sample_id last[OPENS];
+
+	r->n_opens = r->o->carrier->last_opens(r->o->carrier_ctx, last, OPENS);
+	assert(r->n_opens <= OPENS);
+	for (uint32_t i = 0; i < r->n_opens; i++)
+		r->opens[i] = last[i].v;
+}
+
 static void look_for_loss(struct renumber *r)
 {
 	AUTO_FREE char *text = orders_text(r->o);
@@ -177,7 +187,7 @@ static void look_for_loss(struct renumber *r)
 		return;
 	r->next_reads = 4 * plan->lost_reads;
 	r->epoch = plan->epoch;
-	r->n_opens = r->o->carrier->last_opens(r->o->carrier_ctx, r->opens, OPENS);
+	take_opens(r);
 	if (r->n_opens >= FIRST_READS)
 		give_to_thread(r, TAKE(text));
 }

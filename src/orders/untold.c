@@ -137,7 +137,7 @@ static void free_left(struct untold *u)
 
 /* --- whose opens are these? --- */
 
-static uint32_t reader_of_sample(const struct untold *u, uint32_t sample)
+static uint32_t reader_of_sample(const struct untold *u, struct sample_id sample)
 {
 	return u->o->carrier->reader_of(u->o->carrier_ctx, sample);
 }
@@ -159,12 +159,13 @@ static uint32_t reader_of(struct untold *u, const struct drive_open *open, uint6
 static void feed(struct untold *u, const struct opening *opening, uint32_t reader)
 {
 	const struct drive_open *open = &opening->open;
+	uint32_t number = open->sample.v; /* what an order may have it as: base/ids.h */
 	struct finder *to;
 
 	if (reader != READER_NONE)
-		readers_opened(&u->readers, reader, open->sample, open->job != DRIVE_NO_JOB);
+		readers_opened(&u->readers, reader, number, open->job != DRIVE_NO_JOB);
 	else if (open->job == DRIVE_NO_JOB && u->is_followed)
-		reader = readers_opened_unseen(&u->readers, open->sample);
+		reader = readers_opened_unseen(&u->readers, number);
 	to = reader == READER_NONE ? finder_of(u, open->job)
 				   : u->finder[u->readers.reader[reader].owner];
 	if (!to && reader == READER_NONE && open->job == DRIVE_NO_JOB && !opening->is_heard &&
@@ -174,9 +175,9 @@ static void feed(struct untold *u, const struct opening *opening, uint32_t reade
 		to = u->finder[EVERYBODY];
 	assert(to);
 	if (to->index != EVERYBODY || !opening->is_heard)
-		infer_note_open(to->infer, open->sample);
+		infer_note_open(to->infer, number);
 	if (to->index != EVERYBODY && !opening->is_heard && u->is_whole)
-		infer_note_open(u->finder[EVERYBODY]->infer, open->sample);
+		infer_note_open(u->finder[EVERYBODY]->infer, number);
 }
 
 /* Those that are old enough. */
@@ -453,7 +454,7 @@ static void forget_told(struct untold *u)
 	}
 }
 
-static void look(struct untold *u, uint64_t now_ns)
+static void untold_look(struct untold *u, uint64_t now_ns)
 {
 	if (u->is_over)
 		readers_begin_again(&u->readers);
@@ -477,7 +478,7 @@ uint64_t untold_step(struct untold *u, uint64_t now_ns)
 	if (!atomic_exchange(&u->is_woken, false) && now_ns < u->look_ns)
 		return u->look_ns;
 	atomic_store(&u->is_idle, false);
-	look(u, now_ns);
+	untold_look(u, now_ns);
 	is_busy = atomic_load(&u->head) != atomic_load(&u->tail) || atomic_load(&u->is_sorted);
 	u->look_ns = now_ns + (is_busy ? LOOK_NS : IDLE_NS);
 	atomic_store(&u->is_idle, !is_busy);
@@ -494,7 +495,7 @@ void untold_opened(struct untold *u, const struct drive_open *open)
 	if (u->params.effort == INFER_OFF)
 		return;
 	if (!is_sorted)
-		infer_note_open(u->finder[EVERYBODY]->infer, open->sample);
+		infer_note_open(u->finder[EVERYBODY]->infer, open->sample.v);
 	if (!is_sorted && open->job != DRIVE_NO_JOB && u->skipped++ % PLACED_SHARE)
 		return;
 	if (head - atomic_load_explicit(&u->tail, memory_order_acquire) == RING)

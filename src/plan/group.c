@@ -11,6 +11,8 @@
 
 #include <stdlib.h>
 
+#include "clairfs/base/compare.h"
+
 /* How many requests may be sent in any order when this one is due first. */
 static uint64_t group_size(const struct plan *plan, const struct plan_job *job, uint64_t first)
 {
@@ -34,13 +36,6 @@ static bool group_is_wanted(const struct plan *plan, const struct plan_job *job,
 	       tree_get(&key_slot(job, key)->set[SET_WANT], key_pos(key));
 }
 
-static int group_by_number(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* The next so many that are missing, of one pass. */
 static void group_fill(struct plan *plan, struct plan_job *job, uint64_t first, uint64_t size)
 {
@@ -55,7 +50,7 @@ static void group_fill(struct plan *plan, struct plan_job *job, uint64_t first, 
 		g->unit[g->count++] = slot->ep->sample[pos];
 		g->end = job_virtual(job, slot, pos) + 1;
 	}
-	qsort(g->unit, g->count, sizeof(*g->unit), group_by_number);
+	qsort(g->unit, g->count, sizeof(*g->unit), compare_u32);
 }
 
 void group_forget(struct plan_job *job)

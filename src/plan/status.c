@@ -97,16 +97,20 @@ static enum plan_why status_why(const struct plan *plan, const struct plan_job *
 	return others && job->why == WHY_FOLLOWS ? WHY_OTHER_READER : job->why;
 }
 
+/* The pass that the job is at: the next one when it has read this one to its end. */
+static const struct slot *status_slot(const struct plan_job *job)
+{
+	const struct slot *slot = job_cur(job), *next = job_next(job);
+
+	return slot->ep && slot->low == slot->length && next->ep && !next->is_rerun ? next : slot;
+}
+
 static void status_of(const struct plan *plan, const struct plan_job *job,
 		      struct plan_status *ret)
 {
-	const struct slot *slot = job_cur(job);
-	uint32_t others;
+	const struct slot *slot = status_slot(job);
+	uint32_t others = status_others(job, slot);
 
-	if (slot->ep && slot->low == slot->length && job_next(job)->ep &&
-	    !job_next(job)->is_rerun)
-		slot = job_next(job);
-	others = status_others(job, slot);
 	*ret = (struct plan_status){
 		.state = job->state,
 		.why = why_words[status_why(plan, job, others)],

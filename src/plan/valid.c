@@ -23,6 +23,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clairfs/base/compare.h"
+
 #define STRIKES_MAX 7u
 #define FORESEE_READS 16u /* of the first validation pass, before it is expected to go on: */
 #define FORESEE_MOST 64u  /* or twice, four times as many */
@@ -160,13 +162,6 @@ static struct order_epoch *valid_run(const struct plan *plan, const struct plan_
 	return NULL;
 }
 
-static int valid_compare(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* Whether the reads so far are a few runs, one per worker: of reads in any order few are neighbours. */
 static bool valid_is_run(const struct plan_job *job, uint32_t *ret_first, uint32_t *ret_spread)
 {
@@ -176,7 +171,7 @@ static bool valid_is_run(const struct plan_job *job, uint32_t *ret_first, uint32
 	if (!n)
 		return false;
 	memcpy(sorted, v->record, n * sizeof(*sorted));
-	qsort(sorted, n, sizeof(*sorted), valid_compare);
+	qsort(sorted, n, sizeof(*sorted), compare_u32);
 	for (uint32_t i = 1; i < n; i++)
 		runs += sorted[i] - sorted[i - 1] > 2;
 	*ret_first = sorted[0];

@@ -178,7 +178,7 @@ static double turn_of(const struct pace *p, uint32_t worker)
 }
 
 /* How likely the hypothesis finds it that this one is opened next; goes on to the one behind it. */
-static double take(struct pace *p, uint32_t place, uint32_t left)
+static double pace_take(struct pace *p, uint32_t place, uint32_t left)
 {
 	const struct layout *l = p->layout;
 	uint32_t worker = l->worker_of[place], i = l->index_of[place], skipped = 0, sample = p->perm[place];
@@ -214,7 +214,7 @@ static double weigh_pass(const struct few *f, const struct layout *l, const stru
 	for (uint32_t i = 0; i < pass->n_seen; i++) {
 		uint32_t sample = pass->seen[i], left = f->n - i;
 
-		product *= take(&p, place[sample], left) * left;
+		product *= pace_take(&p, place[sample], left) * left;
 		if (product < HOPELESS)
 			return 0;
 	}
@@ -337,7 +337,7 @@ static void try_seed(struct few *f, const struct origin *o, size_t first)
 	}
 }
 
-static bool is_cancelled(struct few *f)
+static bool few_is_cancelled(struct few *f)
 {
 	return f->params->cancel && f->n_seeds++ % LOOK_EVERY == 0 && atomic_load(f->params->cancel);
 }
@@ -358,7 +358,7 @@ static bool try_plain(struct few *f, size_t first, uint32_t from, uint32_t to, d
 			o.seed = more_liked[i - around];
 		else
 			o.seed = from + (uint32_t)(i - around - liked);
-		if (is_cancelled(f))
+		if (few_is_cancelled(f))
 			return false;
 		try_seed(f, &o, first);
 	}
@@ -383,7 +383,7 @@ static bool try_words(struct few *f, size_t first, uint32_t from, uint32_t to, d
 			(void)mt_u32(&mt);
 		for (o.word = WORDS_FIRST; o.word < WORDS_FIRST + WORDS_FEW; o.word++) {
 			o.seed = mt_u32(&mt);
-			if (is_cancelled(f))
+			if (few_is_cancelled(f))
 				return false;
 			try_seed(f, &o, first);
 		}

@@ -70,7 +70,7 @@ void head_seed(struct head *head, uint32_t seed)
 }
 
 /* The entry of a place, made if there is none. */
-static struct head_entry *entry_of(struct head *head, uint32_t place)
+static struct head_entry *head_entry_of(struct head *head, uint32_t place)
 {
 	uint32_t h = (place * 0x9e3779b1) >> 7;
 
@@ -109,7 +109,7 @@ uint32_t head_next(struct head *head)
 	if (i == head->n - 1) /* torch draws nothing for the last place */
 		return here;
 	place = i + mt_u32(&head->mt) % (head->n - i);
-	e = entry_of(head, place);
+	e = head_entry_of(head, place);
 	taken = e->sample;
 	e->sample = here;
 	return place == i ? here : taken;

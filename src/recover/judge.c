@@ -23,6 +23,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "clairfs/base/compare.h"
 #include "recover_priv.h"
 
 #define DEPTH_FIRST 16
@@ -216,13 +217,6 @@ static double best_plain(struct judge *j)
 		}
 	}
 	return best;
-}
-
-static int compare_u32(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return (x > y) - (x < y);
 }
 
 /* The best prefix of j->at[0..n), ascending. */

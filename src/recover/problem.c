@@ -10,6 +10,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "clairfs/base/compare.h"
 #include "recover_priv.h"
 
 /* Positions of a rank that its loader may read ahead: 32 workers with batches of 512. */
@@ -65,13 +66,6 @@ static int check(const struct recover_params *p, struct err *err)
 			       "order fits several",
 			       p->n);
 	return 0;
-}
-
-static int compare_u32(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return (x > y) - (x < y);
 }
 
 static void take_worlds(struct problem *problem, const struct recover_params *p)

@@ -108,7 +108,7 @@ static int search_likely(struct search search, struct recover_found *ret, struct
 	return rc;
 }
 
-static int search_all(struct search search, struct recover_found *ret, struct err *err)
+static int recover_all_seeds(struct search search, struct recover_found *ret, struct err *err)
 {
 	uint64_t at;
 
@@ -122,8 +122,8 @@ static int search_all(struct search search, struct recover_found *ret, struct er
 typedef int phase_fn(struct search search, struct recover_found *ret, struct err *err);
 
 /* One phase, with a sieve for so many seeds. */
-static int run(const struct recover_params *params, phase_fn *phase, uint64_t seeds, struct recover_found *ret,
-	       struct err *err)
+static int run_search(const struct recover_params *params, phase_fn *phase, uint64_t seeds,
+		      struct recover_found *ret, struct err *err)
 {
 	struct search search = { .params = params, .isa = recover_isa_best() };
 	struct problem *problem;
@@ -149,13 +149,14 @@ int recover_search(const struct recover_params *params, struct recover_found *re
 
 	*ret = (struct recover_found){ 0 };
 	if (params->effort == RECOVER_STREAMS)
-		rc = run(params, search_given, count_words(params->streams, params->n_streams), ret, err);
+		rc = run_search(params, search_given,
+				count_words(params->streams, params->n_streams), ret, err);
 	if (params->effort == RECOVER_FULL || params->effort == RECOVER_QUICK)
-		rc = run(params, search_cheap, chain_count(params), ret, err);
+		rc = run_search(params, search_cheap, chain_count(params), ret, err);
 	if (rc == 0 && params->effort == RECOVER_FULL)
-		rc = run(params, search_likely, UINT64_MAX, ret, err);
+		rc = run_search(params, search_likely, UINT64_MAX, ret, err);
 	if (rc == 0 && (params->effort == RECOVER_FULL || params->effort == RECOVER_RANGE))
-		rc = run(params, search_all, range, ret, err);
+		rc = run_search(params, recover_all_seeds, range, ret, err);
 	if (rc == 0)
 		return err_set(err, -ENOENT,
 			       "no seed%s fits: these are not the first samples of an epoch of "

@@ -78,7 +78,7 @@ static void desk_fini(struct desk *desk)
 	free(desk->left);
 }
 
-static bool is_cancelled(const struct search *s)
+static bool search_is_cancelled(const struct search *s)
 {
 	return s->params->cancel && atomic_load(s->params->cancel);
 }
@@ -109,7 +109,7 @@ static uint64_t find_seed(const struct desk *desk, uint32_t seed)
 
 static bool is_held(const struct search *s)
 {
-	return s->params->hold && atomic_load(s->params->hold) && !is_cancelled(s);
+	return s->params->hold && atomic_load(s->params->hold) && !search_is_cancelled(s);
 }
 
 static void rest(struct crew *crew)
@@ -130,7 +130,7 @@ static size_t scan_piece(struct crew *crew, const struct desk *desk, size_t coun
 	const struct search *s = crew->search;
 	size_t slice = MAX(TESTS_AT_ONCE / s->sieve->n_tests, 64), n = 0;
 
-	for (size_t at = 0; at < count && !is_cancelled(s); at += slice) {
+	for (size_t at = 0; at < count && !search_is_cancelled(s); at += slice) {
 		rest(crew);
 		n += scan_seeds(s->isa, s->sieve, desk->seed + at, MIN(slice, count - at),
 				desk->left + n);
@@ -192,7 +192,7 @@ static struct recover_place place_of(const struct desk *desk, const struct piece
 }
 
 /* Keeps the first `max`. */
-static void note_place(struct crew *crew, uint64_t at, const struct recover_place *place)
+static void crew_note_place(struct crew *crew, uint64_t at, const struct recover_place *place)
 {
 	struct places *p = crew->search->places;
 	size_t i;
@@ -222,7 +222,7 @@ static void look_up(struct crew *crew, const struct desk *desk, const struct pie
 		if (desk->seed[i] == value) {
 			struct recover_place place = place_of(desk, piece, i);
 
-			note_place(crew, piece->from + i, &place);
+			crew_note_place(crew, piece->from + i, &place);
 		}
 }
 
@@ -234,7 +234,7 @@ static void work_piece(struct crew *crew, struct desk *desk, const struct piece 
 
 	for (size_t i = 0; i < n_left; i++) {
 		/* In a small dataset the sieve lets much through. */
-		if (i % 32 == 31 && is_cancelled(s))
+		if (i % 32 == 31 && search_is_cancelled(s))
 			return;
 		if (!judge_seed(desk->judge, desk->left[i], s->hypotheses, &found))
 			continue;
@@ -310,7 +310,7 @@ static void *crew_main(void *arg)
 
 	be_modest(s->params);
 	rc = desk_init(&desk, s->problem);
-	while (rc == 0 && !atomic_load(&crew->is_over) && !is_cancelled(s) &&
+	while (rc == 0 && !atomic_load(&crew->is_over) && !search_is_cancelled(s) &&
 	       claim(crew, &desk, &piece, &rc)) {
 		if (s->places)
 			look_up(crew, &desk, &piece);
@@ -358,7 +358,8 @@ static void wait_for_crew(struct crew *crew)
 		if (crew->running > 0)
 			(void)cond_wait_for(&crew->changed, &crew->mu, REPORT_NS);
 		is_running = crew->running > 0;
-		if (is_running && (is_cancelled(crew->search) || atomic_load(&crew->is_over)))
+		if (is_running &&
+		    (search_is_cancelled(crew->search) || atomic_load(&crew->is_over)))
 			hurry_locked(crew);
 		mutex_unlock(&crew->mu);
 	}
@@ -428,7 +429,7 @@ int search_run(const struct search *search, struct recover_found *ret, uint64_t 
 	cond_fini(&crew.changed);
 	cond_fini(&crew.ended);
 	mutex_fini(&crew.mu);
-	if (rc == 0 && is_cancelled(search))
+	if (rc == 0 && search_is_cancelled(search))
 		return err_set(err, -ECANCELED, "the search was cancelled");
 	if (rc == 1) {
 		*ret = crew.found;

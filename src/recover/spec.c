@@ -22,7 +22,7 @@ static bool has_kind(const char *name)
 }
 
 /* "0-3+6" */
-static void put_ranks(const struct recover_found *f, FILE *out)
+static void found_put_ranks(const struct recover_found *f, FILE *out)
 {
 	uint32_t end;
 
@@ -56,7 +56,7 @@ static void put_permutation(const struct recover_found *f, uint64_t n, FILE *out
 		fprintf(out,
 			"torch-distributed:seed=%" PRIu32 ":world=%" PRIu32 ":rank%s=", f->seed,
 			f->world, f->n_ranks > 1 ? "s" : "");
-		put_ranks(f, out);
+		found_put_ranks(f, out);
 	}
 	if (n >= TORCH_LARGE)
 		fputs(":large=0", out);

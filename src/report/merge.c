@@ -27,7 +27,7 @@
 #include "clairfs/report.h"
 
 /* Where a node comes from, for messages. */
-static const char *name_of(const struct report_node *node, size_t at, char out[300])
+static const char *node_name(const struct report_node *node, size_t at, char out[300])
 {
 	if (node->host[0])
 		snprintf(out, 300, "%s", node->host);
@@ -117,8 +117,8 @@ static int check_ranks(const struct report_node *nodes, size_t n, const struct r
 				       "rank %u is in two of these (%s and %s): they are of two "
 				       "jobs, or of one node twice",
 				       places[k].rank,
-				       name_of(&nodes[places[k - 1].node], places[k - 1].node, a),
-				       name_of(&nodes[places[k].node], places[k].node, b));
+				       node_name(&nodes[places[k - 1].node], places[k - 1].node, a),
+				       node_name(&nodes[places[k].node], places[k].node, b));
 	return 0;
 }
 

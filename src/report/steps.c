@@ -61,7 +61,7 @@ void step_log_coarsen(struct step_log *log, uint64_t every)
 		halve(log);
 }
 
-static int reserve(struct step_log *log, uint64_t n, uint64_t limit)
+static int log_reserve(struct step_log *log, uint64_t n, uint64_t limit)
 {
 	uint64_t capacity = MIN(MAX(log->capacity * 2, MAX(n, FIRST_CAPACITY)), limit);
 	uint32_t *wait, *span;
@@ -91,7 +91,7 @@ int step_log_add(struct step_log *log, uint64_t step, uint64_t wait_ns, uint64_t
 	while (step / log->every >= limit)
 		halve(log);
 	at = step / log->every;
-	rc = reserve(log, at + 1, limit);
+	rc = log_reserve(log, at + 1, limit);
 	if (rc < 0)
 		return rc;
 	for (; log->n <= at; log->n++)

@@ -34,7 +34,7 @@ static void say(struct text *t, const char *format, ...)
 enum rounding { DOWN, NEAREST, UP };
 
 /* Tenths, or thousandths below a second. */
-static const char *number(double s, enum rounding how, char out[32])
+static const char *number_text(double s, enum rounding how, char out[32])
 {
 	double unit = s >= 1 ? 10 : 1000, n = s * unit;
 
@@ -55,10 +55,10 @@ static void say_at_most(struct text *t, const struct removed_numbers *r, const c
 
 	if (r->upper_s < 0 || (r->upper_s > r->judged_s && r->upper_s > 2 * r->lower_s))
 		return;
-	say(t, "%sat most %s s", before, number(r->upper_s, UP, a));
+	say(t, "%sat most %s s", before, number_text(r->upper_s, UP, a));
 	if (r->page_cache_s > 0 && r->page_cache_s >= 0.01 * r->judged_s)
 		say(t, ", of which the page cache would have saved about %s s",
-		    number(r->page_cache_s, NEAREST, a));
+		    number_text(r->page_cache_s, NEAREST, a));
 }
 
 /* All of it may be nothing. */
@@ -66,14 +66,14 @@ static void say_small(struct text *t, const struct removed_numbers *r, bool is_c
 {
 	char a[32], b[32], c[32];
 
-	number(r->judged_s, NEAREST, c);
+	number_text(r->judged_s, NEAREST, c);
 	if (is_certain)
 		say(t,
 		    "it would hardly have helped: at least %s s of GPU wait in %s s, at most %s s",
-		    number(r->lower_s, DOWN, a), c, number(r->upper_s, UP, b));
+		    number_text(r->lower_s, DOWN, a), c, number_text(r->upper_s, UP, b));
 	else
 		say(t, "it would not have helped: at most %s s of GPU wait in %s s",
-		    number(r->upper_s, UP, b), c);
+		    number_text(r->upper_s, UP, b), c);
 }
 
 static void say_uncertain(struct text *t, const struct removed_numbers *r)
@@ -81,13 +81,13 @@ static void say_uncertain(struct text *t, const struct removed_numbers *r)
 	bool is_hardly = r->source && r->estimate_s < 0.01 * r->judged_s;
 	char a[32], b[32];
 
-	number(r->judged_s, NEAREST, b);
+	number_text(r->judged_s, NEAREST, b);
 	if (is_hardly)
 		say(t, "it would hardly have helped: about %s s of GPU wait in %s s",
-		    number(r->estimate_s, NEAREST, a), b);
+		    number_text(r->estimate_s, NEAREST, a), b);
 	else if (r->source)
 		say(t, "removed about %s s of GPU wait in %s s, not certain (%s)",
-		    number(r->estimate_s, NEAREST, a), b, r->source);
+		    number_text(r->estimate_s, NEAREST, a), b, r->source);
 	else
 		say(t, "no GPU wait that is certain in %s s", b);
 	say_at_most(t, r, is_hardly ? ", " : "; ");
@@ -98,7 +98,7 @@ static void say_removed(struct text *t, const struct removed_numbers *r)
 	bool is_small = r->upper_s >= 0 && r->upper_s < 0.01 * r->judged_s, is_certain;
 	char a[32];
 
-	is_certain = strcmp(number(r->lower_s, DOWN, a), "0") != 0;
+	is_certain = strcmp(number_text(r->lower_s, DOWN, a), "0") != 0;
 	if (is_small) {
 		say_small(t, r, is_certain);
 	} else if (!is_certain && r->upper_s >= 0) {
@@ -107,7 +107,8 @@ static void say_removed(struct text *t, const struct removed_numbers *r)
 		say(t, "removed at least %s s of GPU wait", a);
 		say_at_most(t, r, ", ");
 		if (r->source && r->upper_s >= 0)
-			say(t, "; about %s s (%s)", number(r->estimate_s, NEAREST, a), r->source);
+			say(t, "; about %s s (%s)", number_text(r->estimate_s, NEAREST, a),
+			    r->source);
 	}
 }
 

@@ -144,7 +144,7 @@ static int search_steps(struct search *s, struct err *err)
 	return rc;
 }
 
-static int search_all(struct search *s, struct err *err)
+static int advise_all(struct search *s, struct err *err)
 {
 	struct sim_advice *a = s->advice;
 	uint64_t all = search_all_bytes(s);
@@ -259,7 +259,7 @@ int sim_advise(const struct sim_params *params, uint64_t *take_size, double targ
 		return err_set_errno(err, rc, "sizes");
 	rc = search_begin(&s, params, TAKE(size), SHORT_READS, err);
 	if (rc == 0)
-		rc = search_all(&s, err);
+		rc = advise_all(&s, err);
 	if (rc == 0 && s.is_least_enough && ret->shortened > 1)
 		rc = search_again(&s, params, TAKE(again), err);
 	if (rc == 0 && ret->verdict == SIM_HELPS)

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "cached.h"
+#include "clairfs/base/compare.h"
 #include "clairfs/base/tree.h"
 #include "future.h"
 
@@ -36,13 +37,6 @@ static uint64_t bound_capacity(const struct sim_setup *s)
 	return s->largest == s->smallest ? bytes / s->largest * s->largest : bytes;
 }
 
-static int compare_sizes(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* The most samples that fit at once: the smallest ones. */
 static int bound_most(const struct sim_setup *s, uint64_t capacity, uint64_t *ret)
 {
@@ -56,7 +50,7 @@ static int bound_most(const struct sim_setup *s, uint64_t capacity, uint64_t *re
 	if (!sorted)
 		return -ENOMEM;
 	memcpy(sorted, s->size, s->n * sizeof(*sorted));
-	qsort(sorted, s->n, sizeof(*sorted), compare_sizes);
+	qsort(sorted, s->n, sizeof(*sorted), compare_u64);
 	for (*ret = 0; *ret < s->n && sorted[*ret] <= capacity; ++*ret)
 		capacity -= sorted[*ret];
 	return 0;

@@ -52,7 +52,7 @@ void hands_keep_plain(struct model *m, uint32_t sample)
 	arrivals_append(c->plain, sample);
 }
 
-static void take(struct model *m, uint32_t sample, int status)
+static void model_take(struct model *m, uint32_t sample, int status)
 {
 	struct clairfs *c = m->state;
 
@@ -73,7 +73,7 @@ static void fetch(struct model *m, const struct plan_action *a)
 	plain_make_room(m, 0);
 	if (is_there) {
 		*where |= IN_CACHE;
-		take(m, a->unit.v, 0);
+		model_take(m, a->unit.v, 0);
 		return;
 	}
 	if (*where & FETCHING) { /* for a reader who is waiting */
@@ -85,7 +85,7 @@ static void fetch(struct model *m, const struct plan_action *a)
 	}
 	if (a->is_adopted) {
 		c->planned_bytes -= paged(m, a->unit.v);
-		take(m, a->unit.v, -EAGAIN);
+		model_take(m, a->unit.v, -EAGAIN);
 		return;
 	}
 	req = run_request(m, a->job, a->unit.v, REQ_AHEAD, a->is_pinned);

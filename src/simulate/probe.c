@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "clairfs/base/clock.h"
+#include "clairfs/base/compare.h"
 #include "clairfs/base/thr.h"
 #include "clairfs/dataset.h"
 #include "clairfs/simulate.h"
@@ -115,13 +116,6 @@ static double probe_bandwidth(struct probe *p, struct err *err)
 		return 0;
 	seconds = (double)(atomic_load(&p->last_ns) - p->began_ns) / (double)NS_PER_S;
 	return (double)atomic_load(&p->bytes) / MAX(seconds, 1e-6);
-}
-
-static int compare_double(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
 }
 
 /* One after the other: seconds per read beyond the transfer, sorted. */

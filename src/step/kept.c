@@ -7,6 +7,7 @@
  */
 #include "step_priv.h"
 
+#include <assert.h>
 
 /* --- pages --- */
 
@@ -25,12 +26,17 @@ void step_pages(struct step *s, bool is_over)
 
 bool step_give_back(struct step *s)
 {
+	uint32_t at = s->give_back_at;
+
 	if (s->give_back_at == UINT32_MAX)
 		return false;
 	if (s->all.stage_bytes) /* not before the plan has forgotten them */
 		return true;
-	if (s->hands->give_back(s->hands->ctx, &s->give_back_at))
+	assert(!s->n_jobs);
+	if (s->hands->give_back(s->hands->ctx, &s->give_back_at)) {
+		assert(s->give_back_at >= at && s->give_back_at != UINT32_MAX);
 		return true;
+	}
 	s->give_back_at = UINT32_MAX;
 	return false;
 }
@@ -55,6 +61,7 @@ static void tell_kept(struct step *s, struct unit_id unit, bool may_unwant, uint
 {
 	struct plan_event ev = { .kind = PLAN_EV_KEPT, .unit = unit };
 
+	assert(unit.v < s->n && s->hands->keeps);
 	if (is_outside(s, unit)) {
 		if (!may_unwant)
 			return;

@@ -13,8 +13,17 @@
 
 #define STEP_NOTHING PLAN_EV_EPOCH /* of no use to the plan */
 
+/* What is NULL only together with others, as its contract says. */
+static bool hands_are_whole(const struct step_hands *h)
+{
+	return h->fetch && h->stage && h->pin && h->epoch && h->drop &&
+	       (!h->used || (h->hold_back && h->go)) && !h->keeps_any == !h->keeps &&
+	       !h->keeps_any == !h->unwant && !h->give_back == !h->forget_pushed;
+}
+
 int step_init(struct step *s, const struct step_params *params, uint64_t now_ns)
 {
+	assert(hands_are_whole(params->hands));
 	*s = (struct step){ .plan = params->plan,
 			    .hands = params->hands,
 			    .n = params->n,
@@ -70,6 +79,7 @@ static struct step_use use_at(const struct step *s, uint64_t pass, uint64_t posi
 {
 	struct step_use use = { .unit = unit, .pass = pass, .position = position };
 
+	assert(unit.v < s->n);
 	if (s->n_jobs != 1 || s->job[0].order->info.inner || s->job[0].order->is_of_records ||
 	    !plan_is_confirmed(s->plan) ||
 	    !unit_eq(plan_unit_at(s->plan, pass, position), unit))
@@ -116,6 +126,7 @@ static void feed_opened(struct step *s, struct unit_id unit, uint64_t now_ns)
 	has_use = plan_last_use(s->plan, &use);
 	if (has_use)
 		job = step_job_at(s, use.job);
+	assert(!job || use.place < use.places);
 	if (job)
 		place = (struct step_place){ .job = job->id,
 					     .is_measured = is_measured(s, unit),
@@ -152,6 +163,7 @@ static void feed_file_opened(struct step *s, struct unit_id unit)
 {
 	struct step_place place = { .job = s->job[0].id };
 
+	assert(s->n_jobs);
 	if (s->hands->opened)
 		s->hands->opened(s->hands->ctx, unit, s->n_jobs == 1 ? &place : NULL);
 }
@@ -161,6 +173,7 @@ static void feed_come(struct step *s, uint64_t now_ns, const struct plan_event *
 	struct plan_event ev = *event;
 	bool is_nothing = s->n_jobs > 0;
 
+	assert(event->unit.v < s->n && s->n_jobs <= PLAN_JOBS);
 	/* Of several jobs it may be any one's: what some take for an open is one. */
 	for (uint32_t i = 0; i < s->n_jobs; i++) {
 		enum plan_event_kind kind = kind_for(&s->job[i], event);
@@ -269,6 +282,7 @@ static int send_epoch(struct step *s, const struct plan_action *action)
 
 	if (!of) /* the job has left since the plan asked */
 		return -ECANCELED;
+	assert(!of->order->is_over); /* only when the last job that has it lets go */
 	atomic_fetch_add(&of->order->refs, 1);
 	rc = s->hands->epoch(s->hands->ctx, action, of->order);
 	if (rc != 0)
@@ -307,6 +321,7 @@ static bool carry_out(struct step *s, uint64_t now_ns)
 	struct plan_action action;
 	bool has_room = false;
 
+	assert(!s->n_unanswered); /* an answer is fed in the round that it is of */
 	while (s->n_unanswered < STEP_UNANSWERED_MAX && plan_next_action(s->plan, &action)) {
 		int status = send_action(s, &action);
 

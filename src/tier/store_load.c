@@ -18,6 +18,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
+#include "clairfs/base/compare.h"
 #include "clairfs/base/log.h"
 #include "store_priv.h"
 
@@ -124,16 +125,9 @@ static int load_scan(struct loading *l)
 
 /* --- segments of other filesystems --- */
 
-static int compare_ids(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
-}
-
 static bool is_foreign(const struct store *s, uint64_t id)
 {
-	return s->n_foreign && bsearch(&id, s->foreign, s->n_foreign, sizeof(id), compare_ids);
+	return s->n_foreign && bsearch(&id, s->foreign, s->n_foreign, sizeof(id), compare_u64);
 }
 
 /* Without memory it is looked at again in the next round. */
@@ -160,7 +154,7 @@ static void turn_foreign(struct store *s)
 	s->foreign_met = NULL;
 	s->n_foreign_met = s->foreign_room = 0;
 	if (s->n_foreign)
-		qsort(s->foreign, s->n_foreign, sizeof(*s->foreign), compare_ids);
+		qsort(s->foreign, s->n_foreign, sizeof(*s->foreign), compare_u64);
 }
 
 void store_pass_over(struct store *s, uint64_t id)
@@ -171,7 +165,7 @@ void store_pass_over(struct store *s, uint64_t id)
 		return; /* then it is taken in again, and let go again */
 	s->foreign = more;
 	s->foreign[s->n_foreign++] = id;
-	qsort(s->foreign, s->n_foreign, sizeof(*s->foreign), compare_ids);
+	qsort(s->foreign, s->n_foreign, sizeof(*s->foreign), compare_u64);
 }
 
 /* --- one segment --- */

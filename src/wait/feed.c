@@ -56,7 +56,7 @@ static void feed_read(struct feeder *f, const struct read_facts *facts)
 		.again = facts->again,
 		.read_class = (uint8_t)facts->read_class,
 		.rank_index = (uint32_t)(facts->use.position % n),
-		.sample = facts->unit.v,
+		.unit = facts->unit,
 		.pass = facts->use.pass,
 		.index = facts->use.position / n,
 		.bytes = facts->bytes,

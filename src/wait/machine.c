@@ -10,6 +10,7 @@
 #include "clairfs/base/cpus.h"
 #include "clairfs/base/crowd.h"
 #include "clairfs/dataset.h"
+#include "clairfs/dataset/units.h"
 #include "machine.h"
 #include "mix.h"
 
@@ -105,12 +106,13 @@ static void feed_job_cpus(const struct machine *m, struct stall *s)
 		stall_set_cpus(s, cpus);
 }
 
-/* Which samples the page cache has is not known, but how many. */
+/* Which units the page cache has is not known, but how many. */
 static void feed_warm(struct machine *m, struct stall *s)
 {
-	for (uint32_t i = 0; i < dataset_n_samples(m->dataset); i++)
+	for (uint32_t i = 0; i < dataset_n_units(m->dataset); i++)
 		if (mix_share(mix_bits(i)) < m->pages.warm_share)
-			stall_had_pages(s, i, dataset_size(m->dataset, (struct entry_id){ i }));
+			stall_had_pages(s, (struct unit_id){ i },
+					dataset_unit_bytes(m->dataset, (struct unit_id){ i }));
 }
 
 /* Of the page cache as it was before. */

@@ -70,7 +70,7 @@ int stall_new(const struct stall_params *params, struct stall **ret)
 	s->params = *params;
 	s->node.controls_needed = STALL_CONTROLS_MIN;
 	s->node.why = STALL_NOTHING_READ;
-	if (stall_ghost_init(&s->ghost, params->n_samples, params->ghost_bytes) < 0) {
+	if (stall_ghost_init(&s->ghost, params->n_units, params->ghost_bytes) < 0) {
 		stall_free(s);
 		return -ENOMEM;
 	}
@@ -366,7 +366,7 @@ int stall_read(struct stall *s, const struct stall_read *read)
 		pass_again(p, read);
 		return 0;
 	}
-	is_ghost = stall_ghost_read(&s->ghost, read->sample, read->bytes);
+	is_ghost = stall_ghost_read(&s->ghost, read->unit, read->bytes);
 	rc = read->is_control ? count_control(s, read) : 0;
 	s->node.reads++;
 	if (read->is_switchback)
@@ -388,9 +388,9 @@ void stall_set_pages(struct stall *s, enum stall_pages pages)
 	s->pages = pages;
 }
 
-void stall_had_pages(struct stall *s, uint32_t sample, uint64_t bytes)
+void stall_had_pages(struct stall *s, struct unit_id unit, uint64_t bytes)
 {
-	(void)stall_ghost_read(&s->ghost, sample, bytes);
+	(void)stall_ghost_read(&s->ghost, unit, bytes);
 }
 
 void stall_set_cpus(struct stall *s, uint32_t cpus)

@@ -14,16 +14,11 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "clairfs/base/compare.h"
+
 enum { GAPS_MAX = 4096, STAGED_GAPS_MIN = 64 };
 #define CPUS_SPARE 0.80
 #define CPUS_FULL 0.95
-
-static int compare_doubles(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
 
 /* Between the opens of one batch, without the waits for its reads: per sample; negative: not seen.
  */
@@ -106,7 +101,7 @@ void stall_judge_decode(struct judge *j)
 	j->staged_ns = pairs >= STAGED_GAPS_MIN ? staged / (double)pairs : -1;
 	if (!count)
 		return;
-	qsort(gap, count, sizeof(*gap), compare_doubles);
+	qsort(gap, count, sizeof(*gap), compare_double);
 	j->decode_ns = sum / (double)count;
 	j->decode_low_ns = MIN(j->decode_ns, gap[count / 2]);
 	if (j->staged_ns >= 0)

@@ -4,7 +4,7 @@
  * claimed for it. Exact LRU by whole files; Linux is no exact LRU, and for reads in random order
  * that makes no difference to speak of.
  *
- * Two links and a size per sample, no allocation after the start. */
+ * Two links and a size per unit, no allocation after the start. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -13,11 +13,12 @@
 #include "stall_priv.h"
 
 #define PAGE 4096u
+#define NOTHING UINT32_MAX
 
 int stall_ghost_init(struct stall_ghost *g, uint32_t n, uint64_t bytes)
 {
 	*g = (struct stall_ghost){
-		.limit = bytes / PAGE, .n = n, .head = SAMPLE_NONE, .tail = SAMPLE_NONE
+		.limit = bytes / PAGE, .n = n, .head = NOTHING, .tail = NOTHING
 	};
 	if (!g->limit || !n)
 		return 0;
@@ -34,16 +35,16 @@ void stall_ghost_fini(struct stall_ghost *g)
 	free(g->pages);
 }
 
-static void unlink_sample(struct stall_ghost *g, uint32_t at)
+static void unlink_unit(struct stall_ghost *g, uint32_t at)
 {
 	uint32_t prev = g->prev[at], next = g->next[at];
 
 	assert(g->pages[at] && g->used >= g->pages[at]);
-	if (prev == SAMPLE_NONE)
+	if (prev == NOTHING)
 		g->head = next;
 	else
 		g->next[prev] = next;
-	if (next == SAMPLE_NONE)
+	if (next == NOTHING)
 		g->tail = prev;
 	else
 		g->prev[next] = prev;
@@ -51,12 +52,12 @@ static void unlink_sample(struct stall_ghost *g, uint32_t at)
 	g->pages[at] = 0;
 }
 
-static void link_sample(struct stall_ghost *g, uint32_t at, uint32_t pages)
+static void link_unit(struct stall_ghost *g, uint32_t at, uint32_t pages)
 {
 	assert(at < g->n && !g->pages[at]);
-	g->prev[at] = SAMPLE_NONE;
+	g->prev[at] = NOTHING;
 	g->next[at] = g->head;
-	if (g->head == SAMPLE_NONE)
+	if (g->head == NOTHING)
 		g->tail = at;
 	else
 		g->prev[g->head] = at;
@@ -65,21 +66,21 @@ static void link_sample(struct stall_ghost *g, uint32_t at, uint32_t pages)
 	g->used += pages;
 }
 
-bool stall_ghost_read(struct stall_ghost *g, uint32_t sample, uint64_t bytes)
+bool stall_ghost_read(struct stall_ghost *g, struct unit_id unit, uint64_t bytes)
 {
 	uint64_t pages = MAX(DIV_ROUND_UP(bytes, PAGE), 1);
 	bool is_hit;
 
-	if (!g->pages || sample >= g->n)
+	if (!g->pages || unit.v >= g->n)
 		return false;
-	is_hit = g->pages[sample] != 0;
+	is_hit = g->pages[unit.v] != 0;
 	if (is_hit)
-		unlink_sample(g, sample);
+		unlink_unit(g, unit.v);
 	if (pages > g->limit || pages > UINT32_MAX)
 		return is_hit;
 	while (g->used + pages > g->limit)
-		unlink_sample(g, g->tail);
-	link_sample(g, sample, (uint32_t)pages);
+		unlink_unit(g, g->tail);
+	link_unit(g, unit.v, (uint32_t)pages);
 	assert(g->used <= g->limit);
 	return is_hit;
 }

@@ -182,7 +182,7 @@ bool stall_load_rates(const struct stall *s, uint64_t from_ns, uint64_t to_ns, d
 int stall_ghost_init(struct stall_ghost *g, uint32_t n, uint64_t bytes) MUST_USE;
 void stall_ghost_fini(struct stall_ghost *g);
 /* True when it was in there; it is the youngest now. */
-bool stall_ghost_read(struct stall_ghost *g, uint32_t sample, uint64_t bytes);
+bool stall_ghost_read(struct stall_ghost *g, struct unit_id unit, uint64_t bytes);
 
 /* --- stall_replay.c: the loader's recurrence (PyTorch: workers, prefetch_factor, round robin, in order) --- */
 struct stall_batch {

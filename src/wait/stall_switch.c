@@ -36,7 +36,7 @@ struct block {
 
 bool stall_switch_shape(const struct stall *s, const struct stall_job *job, struct switchback *ret)
 {
-	struct switchback_loader loader = { .n_samples = s->params.n_samples,
+	struct switchback_loader loader = { .n_samples = s->params.n_units,
 					    .workers = job->workers,
 					    .prefetch = job->prefetch,
 					    .batch = job->batch };

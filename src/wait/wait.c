@@ -80,12 +80,12 @@ static void on_load(void *wait, const struct gate_load *load)
 
 /* --- life --- */
 
-static void make_sampling(struct wait *a, uint32_t n_samples)
+static void make_sampling(struct wait *a, uint32_t n_units)
 {
 	sampling_init(&a->sampling,
 		      &(struct sampling_params){ .control_share = a->params.control_share,
 						 .switchback_share = a->params.switchback_share,
-						 .n_samples = n_samples,
+						 .n_samples = n_units,
 						 .clock = clock_monotonic() });
 	a->sampling.observed = wait_reads;
 	a->sampling.settled = wait_settled;
@@ -96,7 +96,7 @@ static void make_sampling(struct wait *a, uint32_t n_samples)
 int wait_new(const struct wait_params *params, uint32_t n_units, struct metrics *metrics,
 	     struct wait **ret, struct err *err)
 {
-	struct stall_params sp = { .n_samples = n_units,
+	struct stall_params sp = { .n_units = n_units,
 				   .ghost_bytes = params->ghost_bytes,
 				   .switchback_share = params->switchback_share,
 				   .crowded_share = params->crowded_share,

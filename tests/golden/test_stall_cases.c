@@ -23,7 +23,7 @@ static double seconds(uint64_t t)
 
 static void judge_seed(const struct stall_case *c, uint64_t seed, bool with_hook, struct sums *sum)
 {
-	struct stall_params params = { .n_samples = c->steps * c->batch,
+	struct stall_params params = { .n_units = c->steps * c->batch,
 				       .ghost_bytes = c->is_ghost ? 1ull << 40 : 0 };
 	struct stall_job job = {
 		.n_ranks = 1, .workers = c->workers, .prefetch = c->prefetch, .batch = c->batch

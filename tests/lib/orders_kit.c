@@ -72,15 +72,15 @@ static uint32_t fake_generation(void *ctx)
 	return ((struct fake *)ctx)->generation;
 }
 
-static uint32_t fake_last_opens(void *ctx, uint32_t *ret_sample, uint32_t max)
+static uint32_t fake_last_opens(void *ctx, struct sample_id *ret, uint32_t max)
 {
 	(void)ctx;
-	(void)ret_sample;
+	(void)ret;
 	(void)max;
 	return 0;
 }
 
-static uint32_t fake_reader_of(void *ctx, uint32_t sample)
+static uint32_t fake_reader_of(void *ctx, struct sample_id sample)
 {
 	(void)ctx;
 	(void)sample;

@@ -149,7 +149,7 @@ static void tell_reads(struct stall *s, const struct stall_case *c, const struct
 				.pass = number,
 				.index = i,
 				.length = (uint64_t)c->steps * c->batch,
-				.sample = i,
+				.unit = { i },
 				.bytes = 100000,
 				.opened_ns = ns(p->wait[i] ? at : heard),
 				.wait_ns = ns(p->wait[i]),
@@ -187,7 +187,7 @@ void stall_case_play(struct stall *s, const struct stall_case *c, uint64_t numbe
 	double start = 100 + (double)number * 10000;
 
 	for (uint32_t i = 0; c->is_ghost && i < c->steps * c->batch; i++)
-		CHECK_INT(stall_read(s, &(struct stall_read){ .sample = i, .bytes = 100000 }), 0);
+		CHECK_INT(stall_read(s, &(struct stall_read){ .unit = { i }, .bytes = 100000 }), 0);
 	pass_make(&p, c, &seed);
 	plan.decode = p.dec;
 	plan.compute = p.compute;
@@ -215,7 +215,7 @@ void stall_case_controls(struct stall *s, const struct stall_case *c, uint64_t s
 		struct stall_read read = {
 			.is_control = true,
 			.read_class = READ_MISS,
-			.sample = i,
+			.unit = { i },
 			.bytes = 100000,
 			.wait_ns = ns(stall_rand_time(&rnd, c->source_s, c->source_cv)),
 		};

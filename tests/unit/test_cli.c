@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Commands as a library: each has its row, explains itself, and refuses what it does not know with
  * the exit code of a usage error. */
+#include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "../../src/cli/cli.h"
+#include "../../src/cli/index.h"
 #include "check.h"
 
 /* What commands print is not this test's output. */
@@ -64,10 +66,39 @@ static void the_program_picks_a_command_by_its_name(void)
 	CHECK_INT(run_quietly(cli_main, 2, (char *[]){ self, help, NULL }), EXIT_DONE);
 }
 
+static int records_word(const char *word, struct index_args *a, struct err *err)
+{
+	*a = (struct index_args){ .records = word };
+	return index_records_parse(a, err);
+}
+
+/* What is read, what is advised, what is a slip, and what is nothing. */
+static void words_of_index_records(void)
+{
+	struct index_args a;
+	struct err err = { 0 };
+
+	CHECK_INT(records_word("auto", &a, &err), 0);
+	CHECK(a.is_auto && a.format == FORMAT_NONE);
+	CHECK_INT(records_word("none", &a, &err), 0);
+	CHECK(!a.is_auto);
+	CHECK_INT(records_word("tar", &a, &err), 0);
+	CHECK(!a.is_auto && a.format == FORMAT_TAR);
+	CHECK_INT(records_word("arrow", &a, &err), 0);
+	CHECK_INT(a.format, FORMAT_ARROW);
+	CHECK_INT(records_word("lmdb", &a, &err), -EINVAL);
+	CHECK_CONTAINS(err.msg, "--import");
+	CHECK_INT(records_word("parqet", &a, &err), -EINVAL);
+	CHECK_CONTAINS(err.msg, "did you mean 'parquet'?");
+	CHECK_INT(records_word("", &a, &err), -EINVAL);
+	CHECK_INT(records_word("TAR", &a, &err), -EINVAL);
+}
+
 static const struct check_test tests[] = {
 	{ "every_command_explains_itself", every_command_explains_itself },
 	{ "every_command_refuses_what_it_does_not_know",
 	  every_command_refuses_what_it_does_not_know },
+	{ "words_of_index_records", words_of_index_records },
 	{ "the_program_picks_a_command_by_its_name", the_program_picks_a_command_by_its_name },
 };
 

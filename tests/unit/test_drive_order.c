@@ -391,7 +391,7 @@ static void cache_that_does_not_run_takes_no_order(void)
 static void the_last_opens_are_told(void)
 {
 	struct rig *rig = rig_new(&(struct rig_options){ .n = 200, .size = 10 });
-	uint32_t seen[8000];
+	struct sample_id seen[8000];
 
 	CHECK_U64(drive_last_opens(rig->drive, seen, 100), 0);
 	for (uint32_t i = 0; i < 150; i++)
@@ -399,16 +399,32 @@ static void the_last_opens_are_told(void)
 	RIG_UNTIL(status(rig).opened >= 150);
 	CHECK_U64(drive_last_opens(rig->drive, seen, 100), 100);
 	for (uint32_t i = 0; i < 100; i++)
-		CHECK_U64(seen[i], 50 + i);
+		CHECK_U64(seen[i].v, 50 + i);
 	CHECK_U64(drive_last_opens(rig->drive, seen, 8000), 150);
-	CHECK_U64(seen[0], 0);
+	CHECK_U64(seen[0].v, 0);
 	for (uint32_t i = 0; i < 5000; i++)
 		cache_note_open(rig->cache, (struct entry_id){ i % 200 });
 	RIG_UNTIL(status(rig).opened >= 5150);
 	CHECK_U64(drive_last_opens(rig->drive, seen, 8000), 4096);
-	CHECK_U64(seen[4095], 4999 % 200);
+	CHECK_U64(seen[4095].v, 4999 % 200);
 	drive_stop(rig->drive);
 	CHECK_U64(drive_last_opens(rig->drive, seen, 100), 0);
+	rig_free(rig);
+}
+
+/* The plan keeps units of them. */
+static void the_last_opens_are_samples(void)
+{
+	static const uint64_t sizes[] = { 100, 38 << 20, 5000 };
+	struct rig *rig = rig_new(&(struct rig_options){ .n = 3, .sizes = sizes });
+	struct sample_id seen[4];
+
+	for (uint32_t i = 3; i-- > 0;)
+		cache_note_open(rig->cache, (struct entry_id){ i });
+	RIG_UNTIL(status(rig).opened >= 3);
+	CHECK_U64(drive_last_opens(rig->drive, seen, 4), 3);
+	for (uint32_t i = 0; i < 3; i++)
+		CHECK_U64(seen[i].v, 2 - i);
 	rig_free(rig);
 }
 
@@ -480,6 +496,7 @@ static const struct check_test tests[] = {
 	{ "a_large_stage_is_given_back_a_share_at_a_time",
 	  a_large_stage_is_given_back_a_share_at_a_time },
 	{ "the_last_opens_are_told", the_last_opens_are_told },
+	{ "the_last_opens_are_samples", the_last_opens_are_samples },
 	{ "order_given_to_a_running_cache_is_followed",
 	  order_given_to_a_running_cache_is_followed },
 	{ "job_that_tells_its_order_late_is_followed_at_once",

@@ -195,7 +195,7 @@ static pid_t program_new(void)
 static void open_by(struct bed *b, pid_t reader)
 {
 	for (uint32_t i = 0; i < 2 * READER_LEAST; i++)
-		orders_opened(b->o, &(struct drive_open){ .sample = i % 2,
+		orders_opened(b->o, &(struct drive_open){ .sample = { i % 2 },
 							  .job = DRIVE_NO_JOB,
 							  .reader = (uint32_t)reader });
 	step(b, 1);

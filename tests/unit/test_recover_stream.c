@@ -336,6 +336,20 @@ static void a_search_that_is_held(void)
 	CHECK_INT(sched_getscheduler(0), policy);
 }
 
+/* A seed that was drawn from another generator is one of its words. */
+static void a_word_is_found_where_it_is(void)
+{
+	uint32_t word;
+
+	CHECK(recover_find_word(42, recover_word(42, 700), 1000, &word));
+	CHECK_U64(word, 700);
+	CHECK(recover_find_word(42, recover_word(42, 0), 1, &word));
+	CHECK_U64(word, 0);
+	CHECK(!recover_find_word(42, recover_word(42, 700), 700, &word)); /* not among the first */
+	CHECK(!recover_find_word(43, recover_word(42, 700), 5000, &word));
+	CHECK(!recover_find_word(42, recover_word(42, 0), 0, &word));
+}
+
 static const struct check_test tests[] = {
 	{ "words_are_the_generators", words_are_the_generators },
 	{ "far_words_follow_each_other", far_words_follow_each_other },
@@ -345,6 +359,7 @@ static const struct check_test tests[] = {
 	{ "a_known_seed_is_looked_up", a_known_seed_is_looked_up },
 	{ "likely_streams_have_no_gaps", likely_streams_have_no_gaps },
 	{ "a_search_that_is_held", a_search_that_is_held },
+	{ "a_word_is_found_where_it_is", a_word_is_found_where_it_is },
 };
 
 CHECK_MAIN(tests)

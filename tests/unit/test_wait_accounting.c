@@ -396,7 +396,7 @@ static void pass_that_lacks_a_read_is_judged_when_all_others_are_told(void)
  * still. */
 static void readers_that_are_gone_were_crowded_all_the_same(void)
 {
-	struct stall_params params = { .n_samples = 1, .crowded_share = 0.3 };
+	struct stall_params params = { .n_units = 1, .crowded_share = 0.3 };
 	struct machine m = { .dataset = NULL };
 	pid_t gone = fork();
 	struct stall *s;

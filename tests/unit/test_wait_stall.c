@@ -95,7 +95,7 @@ static void ghost_is_a_list_of_the_files_read_last(void)
 		is_hit = at < n;
 		if (is_hit)
 			memmove(&order[at], &order[at + 1], (--n - at) * sizeof(*order));
-		CHECK_INT(stall_ghost_read(&g, sample, bytes), is_hit);
+		CHECK_INT(stall_ghost_read(&g, (struct unit_id){ sample }, bytes), is_hit);
 		pages[sample] = MAX((bytes + 4095) / 4096, 1);
 		if (pages[sample] > PAGES)
 			continue;
@@ -114,8 +114,8 @@ static void ghost_of_no_size_has_nothing(void)
 	struct stall_ghost g;
 
 	CHECK_INT(stall_ghost_init(&g, 5, 0), 0);
-	CHECK(!stall_ghost_read(&g, 1, 10));
-	CHECK(!stall_ghost_read(&g, 1, 10));
+	CHECK(!stall_ghost_read(&g, (struct unit_id){ 1 }, 10));
+	CHECK(!stall_ghost_read(&g, (struct unit_id){ 1 }, 10));
 	stall_ghost_fini(&g);
 }
 
@@ -130,7 +130,7 @@ static void limits_beyond(uint32_t controls, double cv, uint64_t *rnd, uint32_t 
 
 	ret_beyond[0] = ret_beyond[1] = 0;
 	for (uint32_t run = 0; run < runs; run++) {
-		static const struct stall_params params = { .n_samples = 1 };
+		static const struct stall_params params = { .n_units = 1 };
 		uint64_t n[STALL_SIZE_CLASSES] = { N };
 		struct stall_groups groups;
 		double mean, margin, truth = 0;
@@ -172,7 +172,7 @@ static void limits_hold_in_95_of_100_sets(void)
 
 static void classes_with_few_reads_share(void)
 {
-	static const struct stall_params params = { .n_samples = 1 };
+	static const struct stall_params params = { .n_units = 1 };
 	struct stall_groups g;
 	struct stall *s;
 	double sum = 0;
@@ -203,7 +203,7 @@ static void classes_with_few_reads_share(void)
 
 static void control_reads_have_an_end(void)
 {
-	static const struct stall_params params = { .n_samples = 1 };
+	static const struct stall_params params = { .n_units = 1 };
 	struct stall_node node;
 	struct stall *s;
 
@@ -229,7 +229,7 @@ static void control_reads_have_an_end(void)
 
 static struct stall *stall_for(const struct stall_job *job)
 {
-	static const struct stall_params params = { .n_samples = 1000000 };
+	static const struct stall_params params = { .n_units = 1000000 };
 	struct stall *s;
 
 	CHECK_INT(stall_new(&params, &s), 0);
@@ -249,7 +249,7 @@ static struct stall_read staged(uint64_t pass, uint64_t index, uint64_t opened_n
 				    .read_class = READ_STAGED,
 				    .pass = pass,
 				    .index = index,
-				    .sample = (uint32_t)index,
+				    .unit = { (uint32_t)index },
 				    .bytes = 1000,
 				    .opened_ns = opened_ns };
 }

@@ -9,7 +9,7 @@
 
 static struct stall *stall_for(const struct stall_job *job)
 {
-	static const struct stall_params params = { .n_samples = 1000000 };
+	static const struct stall_params params = { .n_units = 1000000 };
 	struct stall *s;
 
 	CHECK_INT(stall_new(&params, &s), 0);
@@ -29,7 +29,7 @@ static struct stall_read staged(uint64_t pass, uint64_t index, uint64_t opened_n
 				    .read_class = READ_STAGED,
 				    .pass = pass,
 				    .index = index,
-				    .sample = (uint32_t)index,
+				    .unit = { (uint32_t)index },
 				    .bytes = 1000,
 				    .opened_ns = opened_ns };
 }
@@ -60,7 +60,7 @@ static void tell_decoding(struct stall *s)
  * decode faster in between, and the pass would take as long. */
 static void busy_cpus_are_not_credited(void)
 {
-	struct stall_params params = { .n_samples = 1000, .cpus = 1 };
+	struct stall_params params = { .n_units = 1000, .cpus = 1 };
 	struct stall_job job = some_job();
 	struct stall_numbers got;
 	struct stall_node node;
@@ -87,7 +87,7 @@ static void busy_cpus_are_not_credited(void)
  * would have waited on top of their reads. Only the lower bound stays on the safe side. */
 static void idle_cpus_did_not_slow_decoding(void)
 {
-	struct stall_params params = { .n_samples = 1000, .cpus = 1 };
+	struct stall_params params = { .n_units = 1000, .cpus = 1 };
 	struct stall_job job = some_job();
 	struct stall_numbers got;
 	struct stall_node node;
@@ -116,7 +116,7 @@ static void idle_cpus_did_not_slow_decoding(void)
  * can tell. The pass is left out, and its control reads are no measure for others. */
 static void crowded_passes_are_not_judged(void)
 {
-	struct stall_params params = { .n_samples = 1000, .crowded_share = 0.3 };
+	struct stall_params params = { .n_units = 1000, .crowded_share = 0.3 };
 	struct stall_job job = some_job();
 	struct stall_numbers got;
 	struct stall_node node;
@@ -144,7 +144,7 @@ static void crowded_passes_are_not_judged(void)
 /* A CPU that was crowded for a while says nothing of the time before and after. */
 static void only_the_time_of_the_pass_counts(void)
 {
-	struct stall_params params = { .n_samples = 1000, .crowded_share = 0.3 };
+	struct stall_params params = { .n_units = 1000, .crowded_share = 0.3 };
 	struct stall_job job = some_job();
 	struct stall_numbers got;
 	struct stall_node node;
@@ -233,7 +233,7 @@ static void way_to_this_mount_is_no_decoding(void)
 
 static void a_time_told_twice_is_one_point(void)
 {
-	struct stall_params params = { .n_samples = 1, .cpus = 1 };
+	struct stall_params params = { .n_units = 1, .cpus = 1 };
 	struct stall *s;
 	double share;
 
@@ -254,7 +254,7 @@ static void tell_link(struct stall *s, uint64_t samples_per_s)
 	for (uint32_t i = 0; i < 100; i++) {
 		struct stall_read read = { .is_control = true,
 					   .read_class = READ_MISS,
-					   .sample = i,
+					   .unit = { i },
 					   .bytes = 100000,
 					   .wait_ns = 50000000,
 					   .held_ns = 10000000 };
@@ -370,7 +370,7 @@ static void loads_of_hours_ago_are_forgotten(void)
 /* CPUs that were nearly busy: what is left of decoding never says that the pass took longer. */
 static void nearly_busy_cpus_leave_something(void)
 {
-	struct stall_params params = { .n_samples = 1000, .cpus = 1 };
+	struct stall_params params = { .n_units = 1000, .cpus = 1 };
 	struct stall_job job = some_job();
 	struct stall_numbers got, idle;
 	struct stall_node node;
@@ -394,7 +394,7 @@ static void nearly_busy_cpus_leave_something(void)
 /* A job that may use one of many CPUs is crowded, however idle the others are. */
 static void quota_of_the_job_counts(void)
 {
-	struct stall_params params = { .n_samples = 1000, .cpus = 64 };
+	struct stall_params params = { .n_units = 1000, .cpus = 64 };
 	struct stall_job job = some_job();
 	struct stall_numbers got;
 	struct stall_node node;

@@ -44,7 +44,7 @@ static void was_judged(void *ctx, const struct stall_verdict *v)
 
 static struct stall *new_stall(struct seen *seen)
 {
-	struct stall_params params = { .n_samples = 1000000,
+	struct stall_params params = { .n_units = 1000000,
 				       .judged = was_judged,
 				       .judged_ctx = seen };
 	struct stall *s;
@@ -76,7 +76,7 @@ static void reads_are(struct stall *s, uint32_t order, uint32_t rank_index, uint
 			.pass = pass,
 			.index = i,
 			.length = SHORT,
-			.sample = i,
+			.unit = { i },
 			.bytes = 100000,
 			.opened_ns = 1000000000ull * (100 * order + 10 * pass + 1) + 1000000ull * i
 		};

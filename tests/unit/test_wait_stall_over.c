@@ -11,7 +11,7 @@ enum { N = 10000, BATCH = 16, MS = 1000000 };
 
 static struct stall *stall_for(void)
 {
-	static const struct stall_params params = { .n_samples = N };
+	static const struct stall_params params = { .n_units = N };
 	struct stall_job job = {
 		.id = 1, .n_ranks = 1, .workers = 4, .prefetch = 2, .batch = BATCH
 	};
@@ -32,7 +32,7 @@ static void reads_are(struct stall *s, uint64_t pass, uint32_t from, uint32_t to
 					   .pass = pass,
 					   .index = i,
 					   .length = N,
-					   .sample = i,
+					   .unit = { i },
 					   .bytes = 1000,
 					   .opened_ns = (100 * pass + 1) * SECOND + i * (uint64_t)MS };
 

@@ -9,7 +9,7 @@
 static void play(uint64_t ghost_bytes, enum stall_pages pages, bool is_warm,
 		 struct stall_numbers *ret)
 {
-	struct stall_params params = { .n_samples = 1000, .ghost_bytes = ghost_bytes };
+	struct stall_params params = { .n_units = 1000, .ghost_bytes = ghost_bytes };
 	struct stall_job job = { .n_ranks = 1, .workers = 4, .prefetch = 2, .batch = 7 };
 	struct stall_truth truth;
 	struct stall *s;
@@ -17,7 +17,7 @@ static void play(uint64_t ghost_bytes, enum stall_pages pages, bool is_warm,
 	CHECK_INT(stall_new(&params, &s), 0);
 	CHECK_INT(stall_set_job(s, &job), 0);
 	for (uint32_t i = 0; is_warm && i < some_case.steps * some_case.batch; i++)
-		stall_had_pages(s, i, 100000);
+		stall_had_pages(s, (struct unit_id){ i }, 100000);
 	stall_case_controls(s, &some_case, 3);
 	stall_case_play(s, &some_case, 0, 1, false, &truth);
 	stall_case_play(s, &some_case, 1, 2, false, &truth);
@@ -80,7 +80,7 @@ static void pages_of_before_are_no_merit_of_the_first_pass(void)
 static void play_twice(uint64_t ghost_bytes, enum stall_pages pages, int how,
 		       struct stall_numbers *ret, struct stall_node *node)
 {
-	struct stall_params params = { .n_samples = 1000, .ghost_bytes = ghost_bytes };
+	struct stall_params params = { .n_units = 1000, .ghost_bytes = ghost_bytes };
 	struct stall_job job = { .n_ranks = 1, .workers = 4, .prefetch = 2, .batch = 7 };
 	struct stall *s;
 
@@ -93,7 +93,7 @@ static void play_twice(uint64_t ghost_bytes, enum stall_pages pages, int how,
 					   .read_class = i % 10 ? READ_STAGED : READ_MISS,
 					   .index = i,
 					   .length = 700,
-					   .sample = (uint32_t)i % 1000,
+					   .unit = { (uint32_t)i % 1000 },
 					   .bytes = 100000,
 					   .opened_ns = 1000000000 + at,
 					   .wait_ns = i % 10 ? 0 : 15000000,

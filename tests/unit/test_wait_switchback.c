@@ -174,7 +174,7 @@ enum { SAMPLES = 5000, SHIFT_S = 1000 };
 
 static struct stall *stall_with(double share, uint32_t batch, uint64_t ghost_bytes)
 {
-	struct stall_params params = { .n_samples = SAMPLES,
+	struct stall_params params = { .n_units = SAMPLES,
 				       .ghost_bytes = ghost_bytes,
 				       .switchback_share = share };
 	struct stall_job job = { .n_ranks = 1, .workers = 2, .prefetch = 2, .batch = batch };
@@ -204,7 +204,7 @@ static void tell_reads(struct stall *s, const struct job *j, uint64_t pass, cons
 			.read_class = is_source[k] ? READ_MISS : READ_STAGED,
 			.is_switchback = is_source[k] && !j->is_aa,
 			.is_kernels = j->is_ghost,
-			.sample = i,
+			.unit = { i },
 			.pass = pass,
 			.index = i,
 			.length = j->batches * batch,

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One-field structs for numbers that must not be mixed. Positions in an epoch are plain
- * uint32_t/uint64_t named pos. */
+/* One-field structs for numbers that must not be mixed: between modules a sample, a unit, an entry
+ * or a piece (struct piece_key of tier.h) is one of them. Plain are positions in an epoch (uint32_t
+ * or uint64_t, named pos), and the numbers that an order has. These may be samples of the dataset,
+ * of a part of it, or records: `order`, `recover` and `infer` do not know which. Within `plan`
+ * units are indices of its tables. */
 #ifndef CLAIRFS_BASE_IDS_H
 #define CLAIRFS_BASE_IDS_H
 

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "clairfs/base/cleanup.h"
+#include "clairfs/base/ids.h"
 #include "clairfs/metrics.h"
 #include "clairfs/wait/switchback.h"
 
@@ -64,7 +65,7 @@ struct stall_verdict {
 };
 
 struct stall_params {
-	uint32_t n_samples;
+	uint32_t n_units;     /* of the dataset: samples, or parts of them (base/units.h) */
 	uint64_t ghost_bytes; /* of the page cache that Linux would have had; 0: none */
 	uint32_t cpus;        /* that the job's workers share; 0: not known, as many as they need */
 	/* A pass in which tasks waited for a CPU for more than this share of the time is not judged,
@@ -76,7 +77,7 @@ struct stall_params {
 	void *judged_ctx;
 };
 struct stall;
-/* -ENOMEM. Memory: 12 bytes per sample if there is a ghost page cache, 12 per read of a pass that
+/* -ENOMEM. Memory: 12 bytes per unit if there is a ghost page cache, 12 per read of a pass that
  * is not judged yet, 8 KiB per class of sizes. */
 int stall_new(const struct stall_params *params, struct stall **ret) MUST_USE;
 void stall_free(struct stall *s); /* NULL allowed */
@@ -112,7 +113,7 @@ struct stall_read {
 	uint8_t again;
 	uint8_t read_class;  /* enum read_class */
 	uint32_t rank_index; /* in stall_job.ranks */
-	uint32_t sample;
+	struct unit_id unit; /* that was read: the sample, unless samples are cut */
 	uint64_t pass;   /* grows by one from pass to pass of the order */
 	uint64_t index;  /* the rank's index-th sample of the pass, from 0 */
 	uint64_t length; /* samples of the rank in the pass; 0: not known */
@@ -131,8 +132,8 @@ int stall_read(struct stall *s, const struct stall_read *read) MUST_USE;
  * lower bound and estimate as if it did. */
 enum stall_pages { STALL_PAGES_UNKNOWN, STALL_PAGES_KEPT, STALL_PAGES_NOT_KEPT };
 void stall_set_pages(struct stall *s, enum stall_pages pages);
-/* The page cache had this sample when all began. Before its first read. */
-void stall_had_pages(struct stall *s, uint32_t sample, uint64_t bytes);
+/* The page cache had this unit when all began. Before its first read. */
+void stall_had_pages(struct stall *s, struct unit_id unit, uint64_t bytes);
 
 /* The CPUs that the job's workers share (stall_params.cpus) have been busy for busy_ns by now, all
  * together, since any time that stays the same. */
