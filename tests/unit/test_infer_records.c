@@ -314,7 +314,7 @@ static void mapped_file_is_followed_where_the_kernel_has_most_of_it(void)
 	bed_new(&b, size_of(&j), INFER_QUICK);
 	b.is_mapped = true;
 	read_epoch(&b, &j, e, 0, 512);
-	(void)found(&b);
+	f = found(&b);
 	for (uint64_t at = 512; at < j.n; at += 32) {
 		read_epoch(&b, &j, e, at, at + 32);
 		f = look(&b);
