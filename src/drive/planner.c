@@ -213,13 +213,17 @@ void *planner_main(void *drive)
 	uint64_t wake_ns = 0, swept_ns = 0;
 
 	for (;;) {
-		uint64_t now = clock_now(d->clock);
+		/* Looked at before: what came until then is in the batch, and must not be lost. */
+		bool is_last = atomic_load(&d->is_stopping);
+		uint64_t now = clock_now(d->clock), most = REST_NS;
 		struct news_batch batch;
 
-		news_take(d->news, wake_ns > now ? MIN(wake_ns - now, SWEEP_NS) : REST_NS, &batch);
+		if (wake_ns > now)
+			most = MIN(wake_ns - now, SWEEP_NS);
+		news_take(d->news, is_last ? 0 : most, &batch);
 		now = clock_now(d->clock);
 		feed_batch(d, &batch, now);
-		if (atomic_load(&d->is_stopping)) {
+		if (is_last) {
 			end_planning(d);
 			return NULL;
 		}
