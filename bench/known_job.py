@@ -7,11 +7,13 @@
 Lines on stdin, each a JSON object, each answered by one line:
 
     {"do": "write", "directory": D, "bytes": N}      the dataset
-    {"do": "run", "directory": D, "epochs": [...], "workers": W, "prefetch": P, "compute_s": S}
+    {"do": "begin", "directory": D, "epochs": [...], "workers": W, "prefetch": P, "compute_s": S}      makes the workers
+    {"do": "epoch", "number": E}
+    {"do": "end"}
 
-An epoch is {"reads": [...], "batch": B}: names of files, or [file, number in it, offset, length], as KIND wants them. The answer has for each one its
-seconds and batches, those of them that were compute and those that the trainer waited, for the first batch and for all others, and what
-the readers asked for: bytes, and bytes of whole pages.
+An epoch is {"reads": [...], "batch": B}: names of files, or [file, number in it, offset, length], as KIND wants them. Its answer has
+seconds and batches; what of it was compute and what the trainer waited, for the first batch and for all others; and what the readers
+asked for: bytes, and bytes of whole pages.
 
 webdataset, tfrecord and npz are the real libraries, which read files from front to back. MDS and litdata are readers of our own, as those
 libraries pull gigabytes: they read the same places in the same order. Of MDS a sample is an open, 8 bytes of the shard's table, and the
@@ -34,7 +36,7 @@ import traceback
 
 PAGE = 4096
 SHARDS, IMAGE_BYTES = 24, 110_000
-VOLUMES = (50, 150, 90, 130, 70, 110)  # parts of the dataset, MB of 600
+VOLUMES = (50, 150, 90, 130, 70, 110, 140, 60, 120, 80)  # MB
 
 
 def pages(offset, length):
@@ -309,32 +311,36 @@ def one_epoch(workers, number, request):
             "longest": max(waits[1:], default=0), "bytes": asked, "page_bytes": asked_pages}
 
 
-def run(kind, request):
-    workers = [Worker(kind, request, number) for number in range(request["workers"])]
-    for worker in workers:
-        worker.take()
-    epochs = [one_epoch(workers, number, request) for number in range(len(request["epochs"]))]
-    for worker in workers:
-        worker.end()
-    return {"epochs": epochs}
+class Loader:
+    def __init__(self, kind):
+        self.kind, self.workers, self.request = kind, [], None
 
-
-def answer_to(kind, request):
-    try:
-        if request["do"] == "run":
-            return run(kind, request)
-        kind.write(request["directory"], request["bytes"])
+    def answer(self, request):
+        if request["do"] == "epoch":
+            return one_epoch(self.workers, request["number"], self.request)
+        if request["do"] == "write":
+            self.kind.write(request["directory"], request["bytes"])
+        elif request["do"] == "begin":
+            self.request = request
+            self.workers = [Worker(self.kind, request, number) for number in range(request["workers"])]
+            for worker in self.workers:
+                worker.take()
+        else:
+            for worker in self.workers:
+                worker.end()
         return {}
-    except Exception:
-        return {"error": traceback.format_exc()}
 
 
 def main():
     said = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what libraries print
-    kind = KINDS[sys.argv[1]]
+    loader = Loader(KINDS[sys.argv[1]])
     for line in sys.stdin:
-        print(json.dumps(answer_to(kind, json.loads(line))), file=said, flush=True)
+        try:
+            answer = loader.answer(json.loads(line))
+        except Exception:
+            answer = {"error": traceback.format_exc()}
+        print(json.dumps(answer), file=said, flush=True)
 
 
 if __name__ == "__main__":
