@@ -343,18 +343,26 @@ static void record_end_locked(struct cache *c, struct account_shard *a, struct r
 	record_seen_locked(c, a, rec, now_ns);
 }
 
+/* What comes now is of another open than what is known of it so far. */
+static void next_open_locked(struct cache *c, struct account_shard *a, struct record *rec)
+	REQUIRES(a->mu)
+{
+	if (!rec->is_fed) {
+		open_again_locked(c, a, rec);
+		return;
+	}
+	decide_locked(c, a, rec);
+	restart(rec);
+}
+
 /* has_come: not only its file was opened. */
 static void record_open_locked(struct cache *c, struct account_shard *a, struct record *rec,
 			       bool has_come, uint64_t now_ns) REQUIRES(a->mu)
 {
 	struct unit_id unit = rec->unit;
 
-	if (rec->n_opens && !rec->n_inflight && !rec->is_fed) {
-		open_again_locked(c, a, rec);
-	} else if (rec->n_opens && !rec->n_inflight) {
-		decide_locked(c, a, rec);
-		restart(rec);
-	}
+	if (rec->n_opens && !rec->n_inflight)
+		next_open_locked(c, a, rec);
 	if (!rec->now.began_ns)
 		rec->now.began_ns = now_ns;
 	rec->is_pushed |= bits_get(c->staged, unit.v);
@@ -394,12 +402,16 @@ void account_open(struct cache *c, struct unit_id unit, uint64_t now_ns)
 }
 
 /* The first unit's open is that of its file, which is heard of sooner or later; or never, then the sweep
- * says so as of other files. True: one that was read before was never heard of, and this is the next. */
+ * says so as of other files. Where it was pushed once more since its page was asked for, this is the READ
+ * of an open that will be heard of. True: one that was read before was never heard of, and this is the
+ * next. */
 static bool come_to_first_locked(struct cache *c, struct account_shard *a, struct record *rec)
 	REQUIRES(a->mu)
 {
 	bool is_told = rec->is_counted; /* by the sweep */
 
+	if (rec->n_opens && !rec->n_inflight && rec->now.is_traced && bits_get(c->pushed, rec->unit.v))
+		next_open_locked(c, a, rec);
 	if (rec->n_opens || rec->n_inflight || !rec->now.is_traced)
 		return false;
 	decide_locked(c, a, rec);
