@@ -85,6 +85,7 @@ enum room_for {
 	ROOM_FAR,  /* only what is not worth keeping */
 	ROOM_SOON, /* and what is in the kernel as well, and the spare */
 	ROOM_NEAR, /* and what is worth keeping */
+	ROOM_OF_READ, /* likewise, but nothing that was fetched and not read */
 };
 
 /* Opened a moment ago. */

@@ -235,6 +235,7 @@ uint32_t score_strangers(const struct plan_job *job); /* percent of those, in a 
 void score_reset(struct plan_job *job);
 uint32_t score_percent(const struct plan_job *job);
 uint32_t score_need(const struct plan_job *job);
+bool score_is_agreed(const struct plan_job *job);
 void score_kept(struct plan_job *job); /* a position of the order was read */
 void score_left(struct plan_job *job); /* ... was left out */
 void score_judge(struct plan *plan, struct plan_job *job);
