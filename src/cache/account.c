@@ -403,14 +403,15 @@ void account_open(struct cache *c, struct unit_id unit, uint64_t now_ns)
 
 /* The first unit's open is that of its file, which is heard of sooner or later; or never, then the sweep
  * says so as of other files. Where it was pushed once more since its page was asked for, this is the READ
- * of an open that will be heard of. True: one that was read before was never heard of, and this is the
- * next. */
+ * of an open that will be heard of; not while it is being pushed, which is for whoever reads it already.
+ * True: one that was read before was never heard of, and this is the next. */
 static bool come_to_first_locked(struct cache *c, struct account_shard *a, struct record *rec)
 	REQUIRES(a->mu)
 {
 	bool is_told = rec->is_counted; /* by the sweep */
 
-	if (rec->n_opens && !rec->n_inflight && rec->now.is_traced && bits_get(c->pushed, rec->unit.v))
+	if (rec->n_opens && !rec->n_inflight && rec->now.is_traced &&
+	    bits_get(c->pushed, rec->unit.v) && bits_get(c->staged, rec->unit.v))
 		next_open_locked(c, a, rec);
 	if (rec->n_opens || rec->n_inflight || !rec->now.is_traced)
 		return false;
