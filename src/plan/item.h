@@ -94,6 +94,18 @@ struct hold {
 	uint32_t unit;
 };
 
+#define EARLY_READS 32u
+
+/* The last units that were told before the open of their samples, which may still be told, or that
+ * had their place. */
+struct early_reads {
+	struct early {
+		uint64_t until_ns; /* too long ago then */
+		uint32_t unit;
+	} read[EARLY_READS]; /* ring */
+	uint32_t head;
+};
+
 /* To be tried again at that time. */
 struct retry {
 	uint64_t at_ns;
