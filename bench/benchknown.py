@@ -6,13 +6,15 @@ records  A reader of records of 100 KB, at random places of four files, whose or
          daemon are those of the pages that it leaves out on purpose, to hear of the reader, and of what the kernel has dropped.
 
 known    Jobs of known_job.py: a loader with four workers and a GPU that sleeps, over shards that are larger than ram=256M together:
-         WebDataset, TFRecord, NPZ of 50 to 150 MB (unet3d of MLPerf Storage), MDS (py1e) and litdata. The first three are the real
-         libraries, the others readers of our own. The source has 10 ms and 200 MB/s, and reads ahead 128 KiB or 4 MiB. The job asks
+         WebDataset, TFRecord (shards of 16 or 96 MiB), NPZ of 50 to 150 MB (unet3d of MLPerf Storage), MDS (py1e) and litdata. The
+         first three are the real libraries, the others readers of our own. The source has 10 ms and 200 MB/s, and reads ahead 128 KiB or 4 MiB. The job asks
          for 60 % of that link. It begins when the mount has fetched what it fetches ahead of it, as one that is mounted before
          the job imports its libraries. Of each kind and read-ahead:
 
   stall    of two epochs: what the trainer waits for batches but the first, percent of compute (goal 1). Beside it the same job on the
            source directly, and on a tmpfs (`memory`): what no source is to blame for, as a machine with other work on it
+  first    what it waits for the first batch of an epoch, beside both others. Where all workers begin with a large file each (npz) that
+           is what the link takes for them
   bytes    that the source sent, as the simulated source saw it, or that the mount took, if its client still had some of them: over what
            the readers asked for (goal 1.1). What the client has is dropped between epochs
   counted  how far the bytes of all classes of reads are from what the readers asked for, percent (goal 1). Requests of
@@ -39,13 +41,14 @@ QUIET_SECONDS, SETTLE_SECONDS = 6, 30
 JOB = os.path.join(benchlib.HERE, "known_job.py")
 SMOKE = ("npz", "mds")
 
-# kind: what is kept of records, the order's spec, samples of a batch
+# name: job, shards, bytes as a multiple, format of the table of records, the order's spec, samples of a batch
 KINDS = {
-    "webdataset": (None, "webdataset:seed=42:shardshuffle=100:detshuffle=1:persistent=1", 32),
-    "tfrecord": (None, "list", 32),
-    "npz": (None, "torch-distributed:seed=3:world=1:batch=1", 1),
-    "mds": ("mds", "mosaic-py1e:seed=42:batch=32", 32),
-    "litdata": ("litdata", "litdata:seed=42:batch=32", 32),
+    "webdataset": ("webdataset", 24, 1, None, "webdataset:seed=42:shardshuffle=100:detshuffle=1:persistent=1", 32),
+    "tfrecord": ("tfrecord", 24, 1, None, "list", 32),
+    "tfrecord_large": ("tfrecord", 8, 2, None, "list", 32),
+    "npz": ("npz", 10, 1, None, "torch-distributed:seed=3:world=1:batch=1", 1),
+    "mds": ("mds", 24, 1, "mds", "mosaic-py1e:seed=42:batch=32", 32),
+    "litdata": ("litdata", 24, 1, "litdata", "litdata:seed=42:batch=32", 32),
 }
 
 
@@ -55,7 +58,7 @@ class Job:
     def __init__(self, python, kind, folder):
         self.log = f"{folder}/job.log"
         with open(self.log, "wb") as log:
-            self.process = subprocess.Popen([python, "-W", "ignore", JOB, kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
+            self.process = subprocess.Popen([python, "-W", "ignore", JOB, KINDS[kind][0]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
                                             cwd=folder, text=True)
 
     def __enter__(self):
@@ -84,9 +87,9 @@ class Dataset:
 
     def __init__(self, bench, job, kind):
         self.bench, self.kind, self.path = bench, kind, f"{bench.temp}/{kind}"
-        self.records, spec, self.batch = KINDS[kind]
+        _, shards, self.multiple, self.records, spec, self.batch = KINDS[kind]
         os.mkdir(self.path)
-        job.ask(do="write", directory=self.path, bytes=self.bytes())
+        job.ask(do="write", directory=self.path, bytes=self.bytes(), shards=shards)
         self.names = sorted(name for name in os.listdir(self.path) if name != "index.json")
         self.snapshots = f"{bench.temp}/{kind}-snapshots"
         self.spec = f"{self.list_file() if spec == 'list' else spec}:workers={WORKERS}:epochs={EPOCHS}"
@@ -98,7 +101,7 @@ class Dataset:
 
     def bytes(self):
         """unet3d's files are large, and there have to be some of them."""
-        return self.bench.size.known_npz_mb * 10**6 if self.kind == "npz" else self.bench.size.known_mib << 20
+        return self.bench.size.known_npz_mb * 10**6 if self.kind == "npz" else self.multiple * self.bench.size.known_mib << 20
 
     def batches(self):
         if self.records:
@@ -208,14 +211,14 @@ def compare(bench, dataset, job, kib):
         with Simulated(bench, dataset.path, kib, keep_cache=True) as source:
             index_of(bench, dataset, source)
             ours.append(through_a_mount(bench, dataset, job, source))
-    name, beside = f"known_{dataset.kind}_ra{kib}", {
-        "direct": round(statistics.median(map(percent, direct)), 3), "memory": round(statistics.median(map(percent, memory)), 3),
-        **{f"{side}_first_s": round(statistics.median(epoch["first"] for epoch in epochs), 4)
-           for side, epochs in (("direct", direct), ("memory", memory))}}
+    name = f"known_{dataset.kind}_ra{kib}"
+    beside = {"direct": round(statistics.median(map(percent, direct)), 3), "memory": round(statistics.median(map(percent, memory)), 3)}
     for epoch in range(EPOCHS):
         of = [run[0][epoch] for run in ours]
         bench.emit(f"{name}_epoch{epoch}_stall", "% of compute", list(map(percent, of)), goal=("<=", 1), **beside,
-                   **{f"{key}_s": round(statistics.median(one[key] for one in of), 4) for key in ("first", "longest", "compute")})
+                   **{f"{key}_s": round(statistics.median(one[key] for one in of), 4) for key in ("longest", "compute")})
+        bench.emit(f"{name}_epoch{epoch}_first", "s", [one["first"] for one in of],
+                   **{side: round(statistics.median(one["first"] for one in epochs), 4) for side, epochs in (("direct", direct), ("memory", memory))})
     bench.emit(f"{name}_bytes", "x asked", [sent / sum(epoch["bytes"] for epoch in epochs) for epochs, sent, _, _ in ours], goal=("<=", 1.1),
                **ours[-1][3])
     bench.emit(f"{name}_counted", "% off what was asked for", [off_percent(total, epochs) for epochs, _, total, _ in ours], goal=("<=", 1),

@@ -6,7 +6,7 @@
 
 Lines on stdin, each a JSON object, each answered by one line:
 
-    {"do": "write", "directory": D, "bytes": N}      the dataset
+    {"do": "write", "directory": D, "bytes": N, "shards": S}      the dataset; NPZ has ten files
     {"do": "begin", "directory": D, "epochs": [...], "workers": W, "prefetch": P, "compute_s": S}      makes the workers
     {"do": "epoch", "number": E}
     {"do": "end"}
@@ -35,7 +35,7 @@ import time
 import traceback
 
 PAGE = 4096
-SHARDS, IMAGE_BYTES = 24, 110_000
+IMAGE_BYTES = 110_000
 VOLUMES = (50, 150, 90, 130, 70, 110, 140, 60, 120, 80)  # MB
 
 
@@ -113,11 +113,11 @@ class WebDataset(Whole):
             yield len(sample["jpg"])
 
     @staticmethod
-    def write(directory, size):
+    def write(directory, size, shards):
         import webdataset
-        with webdataset.ShardWriter(f"{directory}/train-%06d.tar", maxcount=max(1, size // IMAGE_BYTES // SHARDS), verbose=0) as shards:
+        with webdataset.ShardWriter(f"{directory}/train-%06d.tar", maxcount=max(1, size // IMAGE_BYTES // shards), verbose=0) as writer:
             for i, image in enumerate(images(size, 1)):
-                shards.write({"__key__": f"{i:08d}", "jpg": image, "cls": str(i % 1000)})
+                writer.write({"__key__": f"{i:08d}", "jpg": image, "cls": str(i % 1000)})
 
 
 class TFRecord(Whole):
@@ -128,11 +128,11 @@ class TFRecord(Whole):
                 yield len(record)
 
     @staticmethod
-    def write(directory, size):
+    def write(directory, size, shards):
         from tfrecord.writer import TFRecordWriter
-        for s in range(SHARDS):
-            writer = TFRecordWriter(f"{directory}/train-{s:05d}-of-{SHARDS:05d}")
-            for i, image in enumerate(images(size // SHARDS, s)):
+        for s in range(shards):
+            writer = TFRecordWriter(f"{directory}/train-{s:05d}-of-{shards:05d}")
+            for i, image in enumerate(images(size // shards, s)):
                 writer.write({"image": (image, "byte"), "label": (i, "int")})
             writer.close()
 
@@ -147,7 +147,7 @@ class NPZ(Whole):
                 yield file["x"].nbytes + file["y"].nbytes
 
     @staticmethod
-    def write(directory, size):
+    def write(directory, size, shards):
         import numpy
         for i, part in enumerate(VOLUMES):
             noise = numpy.random.default_rng(i).integers(0, 256, size * part // sum(VOLUMES), dtype=numpy.uint8)
@@ -173,11 +173,11 @@ class Records:
         pass
 
     @staticmethod
-    def write_shards(directory, size, name):
+    def write_shards(directory, size, shards, name):
         """Both formats: the number of samples, where each begins and the last one ends, the samples. Returns [(name, samples)]."""
         found = []
-        for k in range(SHARDS):
-            parts = list(images(size // SHARDS, k))
+        for k in range(shards):
+            parts = list(images(size // shards, k))
             parts = [part[:len(part) - 997 * (i % 10)] for i, part in enumerate(parts)]
             begins = list(itertools.accumulate(map(len, parts), initial=4 * (len(parts) + 2)))
             with open(f"{directory}/{name(k)}", "wb") as file:
@@ -204,11 +204,11 @@ class MDS(Records):
             os.posix_fadvise(file.fileno(), begin, length, os.POSIX_FADV_DONTNEED)
 
     @classmethod
-    def write(cls, directory, size):
-        shards = cls.write_shards(directory, size, "shard.{:05d}.mds".format)
+    def write(cls, directory, size, shards):
+        found = cls.write_shards(directory, size, shards, "shard.{:05d}.mds".format)
         cls.write_index(directory, {"version": 2, "shards": [
             {"format": "mds", "samples": n, "raw_data": {"basename": name}, "zip_data": None, "compression": None, "version": 2}
-            for name, n in shards]})
+            for name, n in found]})
 
 
 class LitData(Records):
@@ -235,8 +235,8 @@ class LitData(Records):
         self.name, self.file = None, None
 
     @classmethod
-    def write(cls, directory, size):
-        chunks = cls.write_shards(directory, size, "chunk-0-{}.bin".format)
+    def write(cls, directory, size, shards):
+        chunks = cls.write_shards(directory, size, shards, "chunk-0-{}.bin".format)
         cls.write_index(directory, {"chunks": [
             {"chunk_bytes": os.path.getsize(f"{directory}/{name}"), "chunk_size": n, "dim": None, "filename": name} for name, n in chunks],
             "config": {"chunk_bytes": 1 << 24, "chunk_size": None, "compression": None, "data_format": ["bytes"], "data_spec": "null"}})
@@ -319,7 +319,7 @@ class Loader:
         if request["do"] == "epoch":
             return one_epoch(self.workers, request["number"], self.request)
         if request["do"] == "write":
-            self.kind.write(request["directory"], request["bytes"])
+            self.kind.write(request["directory"], request["bytes"], request["shards"])
         elif request["do"] == "begin":
             self.request = request
             self.workers = [Worker(self.kind, request, number) for number in range(request["workers"])]

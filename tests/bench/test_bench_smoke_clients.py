@@ -26,7 +26,7 @@ def unknown(place):
 
 def every_kind(place):
     """Those that a smoke run leaves out are read once here, in a moment."""
-    done = smoke.bench_run(place, "known", "--scenarios", "webdataset,tfrecord,litdata", "--save", "smoke", "--clients-python",
+    done = smoke.bench_run(place, "known", "--scenarios", "webdataset,tfrecord,tfrecord_large,litdata", "--save", "smoke", "--clients-python",
                            os.environ["CLAIRFS_CLIENTS_PYTHON"])
     tap.ok(done.code == 0, "bench/run known ends well with the other kinds", done)
     smoke.check_results(place, ("known",))
