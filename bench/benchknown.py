@@ -7,9 +7,9 @@ records  A reader of records of 100 KB, at random places of four files, whose or
 
 known    Jobs of known_job.py: a loader with four workers and a GPU that sleeps, over shards that are larger than ram=256M together:
          WebDataset, TFRecord (shards of 16 or 96 MiB), NPZ of 50 to 150 MB (unet3d of MLPerf Storage), MDS (py1e) and litdata. The
-         first three are the real libraries, the others readers of our own. The source has 10 ms and 200 MB/s, and reads ahead 128 KiB or 4 MiB. The job asks
-         for 60 % of that link. It begins when the mount has fetched what it fetches ahead of it, as one that is mounted before
-         the job imports its libraries. Of each kind and read-ahead:
+         first three are the real libraries, the others readers of our own. The source has 10 ms and 200 MB/s, and reads ahead
+         128 KiB or 4 MiB. The job asks for 60 % of that link. It begins when the mount has fetched what it fetches ahead of it, as
+         one that is mounted before the job imports its libraries. Of each kind and read-ahead:
 
   stall    of two epochs: what the trainer waits for batches but the first, percent of compute (goal 1). Beside it the same job on the
            source directly, and on a tmpfs (`memory`): what no source is to blame for, as a machine with other work on it
@@ -58,8 +58,8 @@ class Job:
     def __init__(self, python, kind, folder):
         self.log = f"{folder}/job.log"
         with open(self.log, "wb") as log:
-            self.process = subprocess.Popen([python, "-W", "ignore", JOB, KINDS[kind][0]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
-                                            cwd=folder, text=True)
+            self.process = subprocess.Popen([python, "-W", "ignore", JOB, KINDS[kind][0]], stdin=subprocess.PIPE,
+                                            stdout=subprocess.PIPE, stderr=log, cwd=folder, text=True)
 
     def __enter__(self):
         return self
@@ -190,8 +190,8 @@ def through_a_mount(bench, dataset, job, source):
         sent = source.sent()
         total, stats = counted(mount)
     counters = stats["counters"]
-    more = {"staged_share": round(stats["reads"]["staged"]["bytes"] / max(total, 1), 3), "sent": sent, "source_bytes": counters["source_bytes"],
-            **{key: counters[key] for key in ("upcall_read", "stage_evicted_reads", "prefetch_wasted", "order_mismatches")}}
+    more = {"staged_share": round(stats["reads"]["staged"]["bytes"] / max(total, 1), 3), "sent": sent,
+            **{key: counters[key] for key in ("source_bytes", "upcall_read", "stage_evicted_reads", "prefetch_wasted", "order_mismatches")}}
     return epochs, max(sent, counters["source_bytes"]), total, more
 
 
@@ -211,19 +211,22 @@ def compare(bench, dataset, job, kib):
         with Simulated(bench, dataset.path, kib, keep_cache=True) as source:
             index_of(bench, dataset, source)
             ours.append(through_a_mount(bench, dataset, job, source))
-    name = f"known_{dataset.kind}_ra{kib}"
-    beside = {"direct": round(statistics.median(map(percent, direct)), 3), "memory": round(statistics.median(map(percent, memory)), 3)}
+    emit_known(bench, f"known_{dataset.kind}_ra{kib}", {"direct": direct, "memory": memory}, ours)
+
+
+def emit_known(bench, name, others, ours):
+    def beside(figure):
+        return {side: round(statistics.median(map(figure, epochs)), 4) for side, epochs in others.items()}
+
     for epoch in range(EPOCHS):
         of = [run[0][epoch] for run in ours]
-        bench.emit(f"{name}_epoch{epoch}_stall", "% of compute", list(map(percent, of)), goal=("<=", 1), **beside,
+        bench.emit(f"{name}_epoch{epoch}_stall", "% of compute", list(map(percent, of)), goal=("<=", 1), **beside(percent),
                    **{f"{key}_s": round(statistics.median(one[key] for one in of), 4) for key in ("longest", "compute")})
-        bench.emit(f"{name}_epoch{epoch}_first", "s", [one["first"] for one in of],
-                   **{side: round(statistics.median(one["first"] for one in epochs), 4) for side, epochs in (("direct", direct), ("memory", memory))})
-    bench.emit(f"{name}_bytes", "x asked", [sent / sum(epoch["bytes"] for epoch in epochs) for epochs, sent, _, _ in ours], goal=("<=", 1.1),
-               **ours[-1][3])
-    bench.emit(f"{name}_counted", "% off what was asked for", [off_percent(total, epochs) for epochs, _, total, _ in ours], goal=("<=", 1),
-               counted=ours[-1][2], asked=sum(epoch["bytes"] for epoch in ours[-1][0]),
-               asked_pages=sum(epoch["page_bytes"] for epoch in ours[-1][0]))
+        bench.emit(f"{name}_epoch{epoch}_first", "s", [one["first"] for one in of], **beside(lambda one: one["first"]))
+    asked = [sum(epoch["bytes"] for epoch in run[0]) for run in ours]
+    bench.emit(f"{name}_bytes", "x asked", [run[1] / bytes_ for run, bytes_ in zip(ours, asked)], goal=("<=", 1.1), **ours[-1][3])
+    bench.emit(f"{name}_counted", "% off what was asked for", [off_percent(run[2], run[0]) for run in ours], goal=("<=", 1),
+               counted=ours[-1][2], asked=asked[-1], asked_pages=sum(epoch["page_bytes"] for epoch in ours[-1][0]))
 
 
 def index_of(bench, dataset, source):
@@ -235,6 +238,8 @@ def index_of(bench, dataset, source):
 
 def run(bench):
     wanted = [kind for kind in KINDS if bench.wants_scenario(kind, SMOKE)]
+    if not wanted:
+        raise Failed(f"no kind '{bench.args.scenarios}', there are: {' '.join(KINDS)}")
     with connections():
         for kind in wanted:
             with Job(bench.args.clients_python, kind, bench.temp) as job:
@@ -267,7 +272,8 @@ def make_records(bench):
 
 def time_records(directory, places, order):
     """us of each pread."""
-    fds, room, took, clock = [os.open(f"{directory}/shard{i}.bin", os.O_RDONLY) for i in range(RECORD_FILES)], bytearray(RECORD_BYTES), [], time.perf_counter_ns
+    fds = [os.open(f"{directory}/shard{i}.bin", os.O_RDONLY) for i in range(RECORD_FILES)]
+    room, took, clock = bytearray(RECORD_BYTES), [], time.perf_counter_ns
     for number in order:
         file, at = places[number]
         begin = clock()
@@ -293,7 +299,8 @@ def staged_records(bench, data, places, spec, order):
             before = mount.counters()["stage_pushed"]
             time.sleep(0.1)
             return before == mount.counters()["stage_pushed"] >= half
-        benchlib.wait_for("the second half of an epoch in the kernel", is_pushed, said=lambda: f"{mount.counters()['stage_pushed']} pushed")
+        benchlib.wait_for("the second half of an epoch in the kernel", is_pushed,
+                          said=lambda: f"{mount.counters()['stage_pushed']} pushed")
         before = mount.counters()
         took = time_records(mount.mountpoint, places, order[half + half // 10:])
         after = mount.counters()
@@ -302,7 +309,8 @@ def staged_records(bench, data, places, spec, order):
 
 def records(bench):
     data, places = make_records(bench)
-    benchlib.run(f"{bench.build}/src/cli/clairfs", "index", data, "--snapshot-dir", f"{bench.temp}/snapshots", "--import", f"{bench.temp}/list")
+    benchlib.run(f"{bench.build}/src/cli/clairfs", "index", data, "--snapshot-dir", f"{bench.temp}/snapshots", "--import",
+                 f"{bench.temp}/list")
     sides, upcalls, half = {"clairfs": [], "native": []}, [], len(places) // 2
     for r in range(bench.rounds):
         spec = f"torch-distributed:seed={r}:world=1"
@@ -323,10 +331,11 @@ def emit_records(bench, sides, upcalls, n):
     mib = n * RECORD_BYTES / (1 << 20)
     for name, rounds in sides.items():
         bench.emit(f"records_{name}_us", "us/record", [statistics.fmean(took) for took in rounds],
-                   **{key: round(statistics.median(statistics.quantiles(took, n=10)[at] for took in rounds), 2) for key, at in (("p50", 4), ("p90", 8))})
+                   **{key: round(statistics.median(statistics.quantiles(took, n=10)[at] for took in rounds), 2)
+                      for key, at in (("p50", 4), ("p90", 8))})
     both = list(zip(sides["clairfs"], sides["native"]))
     bench.emit("records_ratio", "x native page cache", [statistics.fmean(a) / statistics.fmean(b) for a, b in both], goal=("<=", 1.3))
-    bench.emit("records_p50_ratio", "x native page cache, median of single reads", [statistics.median(a) / statistics.median(b) for a, b in both],
-               goal=("<=", 1.3))
-    bench.emit("records_upcalls", "open+read upcalls/MiB", [(one["upcall_read"] + one["upcall_open"]) / mib for one in upcalls], goal=("<=", 1),
-               **{key: [one[key] for one in upcalls] for key in ("stage_evicted_reads", "stage_pushed")})
+    bench.emit("records_p50_ratio", "x native page cache, median of single reads",
+               [statistics.median(a) / statistics.median(b) for a, b in both], goal=("<=", 1.3))
+    bench.emit("records_upcalls", "open+read upcalls/MiB", [(one["upcall_read"] + one["upcall_open"]) / mib for one in upcalls],
+               goal=("<=", 1), **{key: [one[key] for one in upcalls] for key in ("stage_evicted_reads", "stage_pushed")})

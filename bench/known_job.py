@@ -15,12 +15,12 @@ An epoch is {"reads": [...], "batch": B}: names of files, or [file, number in it
 seconds and batches; what of it was compute and what the trainer waited, for the first batch and for all others; and what the readers
 asked for: bytes, and bytes of whole pages.
 
-webdataset, tfrecord and npz are the real libraries, which read files from front to back. MDS and litdata are readers of our own, as those
-libraries pull gigabytes: they read the same places in the same order. Of MDS a sample is an open, 8 bytes of the shard's table, and the
-sample. Of litdata a chunk is opened, advised (WILLNEED) and mapped.
+webdataset, tfrecord and npz are the real libraries, which read files from front to back. MDS and litdata are readers of our own, as
+those libraries pull gigabytes: they read the same places in the same order. Of MDS a sample is an open, 8 bytes of the shard's table,
+and the sample. Of litdata a chunk is opened, advised (WILLNEED) and mapped.
 
-Batches are dealt to workers in turns and taken in turns, as in PyTorch's loader; workers stay for all epochs. What was read is let go of:
-else the kernel would keep all of this dataset, as it can't of one that is larger than memory.
+Batches are dealt to workers in turns and taken in turns, as in PyTorch's loader; workers stay for all epochs. What was read is let go
+of: else the kernel would keep all of this dataset, as it can't of one that is larger than memory.
 """
 import builtins
 import io

@@ -4,9 +4,8 @@
  * within the horizon: reading them early would fill the arena with what can be had at any time.
  *
  * Until the reads have confirmed the order at most half of the arena is filled with what they have not
- * read, and nothing is evicted but what they have or other orders have left, so a wrong order costs one
- * arena-half of reads. It must
- * never fetch a position that was consumed: the sets hold only keys. */
+ * read, and nothing is evicted but what they have, or other orders have left, so a wrong order costs one
+ * arena-half of reads. It must never fetch a position that was consumed: the sets hold only keys. */
 #include "plan_priv.h"
 
 #include <errno.h>

@@ -22,6 +22,8 @@ def clients(place):
 def unknown(place):
     done = smoke.bench_run(place, "clients", "--scenarios", "npz,hdf6")
     tap.ok(done.code == 1 and "no client 'hdf6', there are: npz " in done.lines[-1] and not done.out, "a client that there is not", done)
+    done = smoke.bench_run(place, "known", "--scenarios", "npy")
+    tap.ok(done.code == 1 and "no kind 'npy', there are: webdataset " in done.lines[-1] and not done.out, "likewise a kind", done)
 
 
 def every_kind(place):
