@@ -405,8 +405,8 @@ void account_open(struct cache *c, struct unit_id unit, uint64_t now_ns)
  * says so as of other files. Where it was pushed once more since its page was asked for, this is the READ
  * of an open that will be heard of; not while it is being pushed, which is for whoever reads it already.
  * True: one that was read before was never heard of, and this is the next. */
-static bool come_to_first_locked(struct cache *c, struct account_shard *a, struct record *rec)
-	REQUIRES(a->mu)
+static bool come_to_first_locked(struct cache *c, struct account_shard *a, struct record *rec,
+				 uint64_t now_ns) REQUIRES(a->mu)
 {
 	bool is_told = rec->is_counted; /* by the sweep */
 
@@ -415,6 +415,8 @@ static bool come_to_first_locked(struct cache *c, struct account_shard *a, struc
 		next_open_locked(c, a, rec);
 	if (rec->n_opens || rec->n_inflight || !rec->now.is_traced)
 		return false;
+	if (!rec->is_counted && now_ns < rec->last_ns + HEARD_NS)
+		return false; /* the same one, which is not heard of yet */
 	decide_locked(c, a, rec);
 	restart(rec);
 	return !is_told;
@@ -436,7 +438,7 @@ bool account_come(struct cache *c, struct unit_id unit, uint64_t now_ns)
 	mutex_lock(&a->mu);
 	rec = record_get_locked(c, a, unit);
 	if (rec && is_first)
-		is_unheard = come_to_first_locked(c, a, rec);
+		is_unheard = come_to_first_locked(c, a, rec, now_ns);
 	else if (rec && (!rec->n_opens || rec->now.is_traced))
 		record_open_locked(c, a, rec, true, now_ns);
 	/* What had been counted before it was seen may be over with that. */

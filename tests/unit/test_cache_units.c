@@ -219,14 +219,15 @@ static void a_push_counts_for_the_read_that_comes_before_its_open(void)
 }
 
 /* The stager drops the first page before it pushes the rest, and the reader is there. */
-static void a_push_counts_once_for_who_reads_meanwhile(void)
+static void push_under_a_reader(bool is_heard_of)
 {
 	struct rig *rig = rig_of_units();
 	struct cache_push p;
 	struct cache_copy copy;
 
 	CHECK_INT(hold(rig, 0), 0);
-	cache_note_open(rig->cache, (struct entry_id){ 0 });
+	if (is_heard_of)
+		cache_note_open(rig->cache, (struct entry_id){ 0 });
 	rig_read_check(rig, 0, 0, 4 * PAGE);
 	CHECK_INT(cache_push_begin(rig->cache, (struct unit_id){ 0 }, &p), 0);
 	for (uint32_t i = p.first; i < p.end; i++) {
@@ -236,8 +237,17 @@ static void a_push_counts_once_for_who_reads_meanwhile(void)
 			rig_read_check(rig, 0, 0, PAGE);
 	}
 	CHECK_INT(cache_push_end(rig->cache, &p, 0), 0);
+	if (!is_heard_of)
+		cache_note_open(rig->cache, (struct entry_id){ 0 });
 	CHECK_U64(total_bytes(rig), 4 * MIB);
+	CHECK_U64(told(rig, NEWS_OPENED, 0), 1);
 	rig_free(rig);
+}
+
+static void a_push_counts_once_for_who_reads_meanwhile(void)
+{
+	push_under_a_reader(true);
+	push_under_a_reader(false);
 }
 
 static void a_change_takes_all_units_of_the_file(void)
