@@ -37,7 +37,7 @@ LINK_SHARE = 0.6  # of the link, which the job asks for
 RAM = "256M"
 EPOCHS, WORKERS, PREFETCH = 2, 4, 2
 HEAD_SECONDS = 10  # a job imports its libraries; most mounts have fetched all they may before
-QUIET_SECONDS, SETTLE_SECONDS = 6, 30
+SETTLE_SECONDS = 30
 JOB = os.path.join(benchlib.HERE, "known_job.py")
 SMOKE = ("npz", "mds")
 
@@ -167,11 +167,11 @@ def wait_ahead(mount):
         quiet = quiet + 1 if mount.stats()["gauges"]["prefetch_inflight"] == 0 else 0
 
 
-def counted(mount):
+def counted(mount, quiet_seconds):
     """Bytes of all classes of reads, once they stay as they are: what was staged is decided when it has been quiet for some seconds."""
     begin = since = time.monotonic()
     total = 0
-    while time.monotonic() < min(since + QUIET_SECONDS, begin + SETTLE_SECONDS):
+    while time.monotonic() < min(since + quiet_seconds, begin + SETTLE_SECONDS):
         time.sleep(0.2)
         stats = mount.stats()
         before, total = total, sum(kind["bytes"] for kind in stats["reads"].values())
@@ -188,7 +188,7 @@ def through_a_mount(bench, dataset, job, source):
         epochs = job_of(dataset, job, mount.mountpoint, between=lambda: let_go(source.directory))
         benchlib.wait_for("the source", source.is_idle)
         sent = source.sent()
-        total, stats = counted(mount)
+        total, stats = counted(mount, bench.size.known_quiet_s)
     counters = stats["counters"]
     more = {"staged_share": round(stats["reads"]["staged"]["bytes"] / max(total, 1), 3), "sent": sent,
             **{key: counters[key] for key in ("source_bytes", "upcall_read", "stage_evicted_reads", "prefetch_wasted", "order_mismatches")}}
