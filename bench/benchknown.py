@@ -297,7 +297,7 @@ def staged_records(bench, data, places, spec, order):
 
         def is_pushed():
             before = mount.counters()["stage_pushed"]
-            time.sleep(0.1)
+            time.sleep(0.5)
             return before == mount.counters()["stage_pushed"] >= half
         benchlib.wait_for("the second half of an epoch in the kernel", is_pushed,
                           said=lambda: f"{mount.counters()['stage_pushed']} pushed")
