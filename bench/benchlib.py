@@ -34,7 +34,7 @@ SIZES = {
     "gpu_files": (1 << 20, 64),
     "warm_files": (3000, 120), "warm_epochs": (4, 2),
     "shard_mib": (64, 20), "shard_records": (240, 48),
-    "client_mib": (64, 8),
+    "client_mib": (64, 8), "known_mib": (384, 8), "known_npz_mb": (1000, 12), "known_quiet_s": (6, 0.5), "record_mib": (32, 8),
     "slurm_files": (1300000, 2000), "slurm_jobs": (200, 6),
     "sim_scale": (1, 0.02),
     "touched_bytes": (TOUCHED_BYTES, 1 << 20),

@@ -47,6 +47,8 @@ ROWS = [
     ("shards", "the same, large files from their beginning to their end",
      "speed {shards_streams_1readers_ra4096_epoch0_speed} with 1 reader, {shards_streams_12readers_ra4096_epoch0_speed} with 12; bytes of the "
      "source {shards_streams_1readers_ra4096_epoch0_bytes} and {shards_streams_12readers_ra4096_epoch0_bytes}"),
+    ("records", "order known, records of 100 KB within large files that wait in the kernel, one `pread` each, against tmpfs",
+     "{records_ratio} times as long, median of single reads {records_p50_ratio}; requests to the daemon per MiB: {records_upcalls.value}"),
     ("recover", "nobody told the order, 10^5 files, 4 PyTorch workers: part of the first epoch until followed",
      "`DistributedSampler` {recover_distributed} %, `manual_seed(42)` {recover_manual_seed} %, an arbitrary seed "
      "{recover_arbitrary} %"),

@@ -104,10 +104,11 @@ class Source:
 
 
 class Simulated(Source):
-    def __init__(self, bench, data, readahead_kib):
+    def __init__(self, bench, data, readahead_kib, keep_cache=False):
         self.log, self.at = f"{bench.temp}/slow.log", 0
         self.directory = f"{bench.temp}/slow"
-        self.mount = benchlib.slowfs(bench.build, data, self.directory, LATENCY_MS, MBPS, readahead_kib=readahead_kib, log=self.log)
+        self.mount = benchlib.slowfs(bench.build, data, self.directory, LATENCY_MS, MBPS, keep_cache=keep_cache,
+                                     readahead_kib=readahead_kib, log=self.log)
 
     def __enter__(self):
         if os.path.exists(self.log):

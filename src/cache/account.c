@@ -343,18 +343,26 @@ static void record_end_locked(struct cache *c, struct account_shard *a, struct r
 	record_seen_locked(c, a, rec, now_ns);
 }
 
+/* What comes now is of another open than what is known of it so far. */
+static void next_open_locked(struct cache *c, struct account_shard *a, struct record *rec)
+	REQUIRES(a->mu)
+{
+	if (!rec->is_fed) {
+		open_again_locked(c, a, rec);
+		return;
+	}
+	decide_locked(c, a, rec);
+	restart(rec);
+}
+
 /* has_come: not only its file was opened. */
 static void record_open_locked(struct cache *c, struct account_shard *a, struct record *rec,
 			       bool has_come, uint64_t now_ns) REQUIRES(a->mu)
 {
 	struct unit_id unit = rec->unit;
 
-	if (rec->n_opens && !rec->n_inflight && !rec->is_fed) {
-		open_again_locked(c, a, rec);
-	} else if (rec->n_opens && !rec->n_inflight) {
-		decide_locked(c, a, rec);
-		restart(rec);
-	}
+	if (rec->n_opens && !rec->n_inflight)
+		next_open_locked(c, a, rec);
 	if (!rec->now.began_ns)
 		rec->now.began_ns = now_ns;
 	rec->is_pushed |= bits_get(c->staged, unit.v);
@@ -394,14 +402,21 @@ void account_open(struct cache *c, struct unit_id unit, uint64_t now_ns)
 }
 
 /* The first unit's open is that of its file, which is heard of sooner or later; or never, then the sweep
- * says so as of other files. True: one that was read before was never heard of, and this is the next. */
-static bool come_to_first_locked(struct cache *c, struct account_shard *a, struct record *rec)
-	REQUIRES(a->mu)
+ * says so as of other files. Where it was pushed once more since its page was asked for, this is the READ
+ * of an open that will be heard of; not while it is being pushed, which is for whoever reads it already.
+ * True: one that was read before was never heard of, and this is the next. */
+static bool come_to_first_locked(struct cache *c, struct account_shard *a, struct record *rec,
+				 uint64_t now_ns) REQUIRES(a->mu)
 {
 	bool is_told = rec->is_counted; /* by the sweep */
 
+	if (rec->n_opens && !rec->n_inflight && rec->now.is_traced &&
+	    bits_get(c->pushed, rec->unit.v) && bits_get(c->staged, rec->unit.v))
+		next_open_locked(c, a, rec);
 	if (rec->n_opens || rec->n_inflight || !rec->now.is_traced)
 		return false;
+	if (!rec->is_counted && now_ns < rec->last_ns + HEARD_NS)
+		return false; /* the same one, which is not heard of yet */
 	decide_locked(c, a, rec);
 	restart(rec);
 	return !is_told;
@@ -423,7 +438,7 @@ bool account_come(struct cache *c, struct unit_id unit, uint64_t now_ns)
 	mutex_lock(&a->mu);
 	rec = record_get_locked(c, a, unit);
 	if (rec && is_first)
-		is_unheard = come_to_first_locked(c, a, rec);
+		is_unheard = come_to_first_locked(c, a, rec, now_ns);
 	else if (rec && (!rec->n_opens || rec->now.is_traced))
 		record_open_locked(c, a, rec, true, now_ns);
 	/* What had been counted before it was seen may be over with that. */

@@ -3,9 +3,9 @@
  * over the end of the pass into the next one. Units in the store come in the same order, but only
  * within the horizon: reading them early would fill the arena with what can be had at any time.
  *
- * Until the reads have confirmed the order at most half of the arena is filled, and nothing is
- * evicted but what other orders have left, so a wrong order costs one arena-half of reads. It must
- * never fetch a position that was consumed: the sets hold only keys. */
+ * Until the reads have confirmed the order at most half of the arena is filled with what they have not
+ * read, and nothing is evicted but what they have, or other orders have left, so a wrong order costs one
+ * arena-half of reads. It must never fetch a position that was consumed: the sets hold only keys. */
 #include "plan_priv.h"
 
 #include <errno.h>
@@ -53,6 +53,20 @@ static uint64_t fetch_reserve(const struct plan *plan, uint64_t horizon)
 	return MIN((uint64_t)pages, plan->arena_pages / 4);
 }
 
+/* While all reads agree, what they have read does not count for the half: as few as are enough to
+ * confirm the order may be of more than that. Nothing that is not read yet gives way. */
+static bool fetch_has_room_while_agreed(struct plan *plan, struct plan_job *job,
+					const struct item *it, uint64_t when, bool is_near)
+{
+	uint64_t unread = plan->fresh_pages + plan->inflight_source * (uint64_t)plan->mean_pages;
+
+	if (plan->n_jobs > 1 || !score_is_agreed(job) ||
+	    unread + it->pages > usable_pages(plan) / 2)
+		return false;
+	return plan->used_pages + it->pages <= usable_pages(plan) ||
+	       (is_near && retain_make_room(plan, job, it->pages, when, ROOM_OF_READ));
+}
+
 /* Before the order is confirmed. What cannot be verified, or by few reads only as its samples are
  * cut, must not run dry: it goes on within half of the arena, a little ahead of the readers. Else what
  * is due later gives way only for a unit that had its turn and is missing after all. */
@@ -63,7 +77,8 @@ static bool fetch_has_room_in_doubt(struct plan *plan, struct plan_job *job, con
 	/* Of several jobs it would be at the cost of one that is followed, which brings it back. */
 	bool may_roll = job->is_unprovable || (job->inner && plan->n_jobs == 1);
 
-	if (plan->used_pages + it->pages <= half)
+	if (plan->used_pages + it->pages <= half ||
+	    fetch_has_room_while_agreed(plan, job, it, when, is_near))
 		return true;
 	/* That other orders have filled it is no reason to wait: what is due soon comes at the cost
 	 * of what is needed last, the rest at that of what nobody needs. */

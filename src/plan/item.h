@@ -85,12 +85,25 @@ enum room_for {
 	ROOM_FAR,  /* only what is not worth keeping */
 	ROOM_SOON, /* and what is in the kernel as well, and the spare */
 	ROOM_NEAR, /* and what is worth keeping */
+	ROOM_OF_READ, /* likewise, but nothing that was fetched and not read */
 };
 
 /* Opened a moment ago. */
 struct hold {
 	uint64_t read, at_ns;
 	uint32_t unit;
+};
+
+#define EARLY_READS 32u
+
+/* The last units that were told before the open of their samples, which may still be told, or that
+ * had their place. */
+struct early_reads {
+	struct early {
+		uint64_t until_ns; /* too long ago then */
+		uint32_t unit;
+	} read[EARLY_READS]; /* ring */
+	uint32_t head;
 };
 
 /* To be tried again at that time. */

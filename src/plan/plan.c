@@ -166,8 +166,10 @@ static void plan_opened(struct plan *plan, uint64_t now_ns, uint32_t unit)
 	plan_read_by(plan, now_ns, unit, reader);
 	if (plan->has_last_use)
 		recent_placed(plan);
-	if (plan->has_last_use)
+	if (plan->has_last_use) {
 		reach_allow(plan, job, unit);
+		reach_opened(plan, job, now_ns, unit);
+	}
 	if (!is_alone) /* else nobody has it but the kernel */
 		fetch_adopt(plan, job, unit);
 }

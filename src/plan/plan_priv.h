@@ -130,6 +130,7 @@ struct plan {
 
 	struct plan_use last_use; /* of the last open, if has_last_use */
 	bool has_last_use;
+	struct early_reads early, last_reached; /* reach.c */
 
 	struct hold *hold; /* ring */
 	uint32_t hold_head, hold_count, hold_size, hold_reads;
@@ -222,6 +223,8 @@ void window_replay(struct plan *plan, struct plan_job *job, uint64_t now_ns);
 
 /* reach.c: a reader has come to a unit that is not the first of its sample */
 void reach_read(struct plan *plan, uint64_t now_ns, uint32_t unit);
+/* The sample's first unit was opened, and had its place: what was told of others before counts now. */
+void reach_opened(struct plan *plan, const struct plan_job *job, uint64_t now_ns, uint32_t unit);
 /* The reader stands there: where samples are often left, what is next of this one may be fetched. */
 void reach_allow(struct plan *plan, const struct plan_job *job, uint32_t unit);
 /* True: the unit is not fetched before its reader comes near. */
@@ -235,6 +238,7 @@ uint32_t score_strangers(const struct plan_job *job); /* percent of those, in a 
 void score_reset(struct plan_job *job);
 uint32_t score_percent(const struct plan_job *job);
 uint32_t score_need(const struct plan_job *job);
+bool score_is_agreed(const struct plan_job *job);
 void score_kept(struct plan_job *job); /* a position of the order was read */
 void score_left(struct plan_job *job); /* ... was left out */
 void score_judge(struct plan *plan, struct plan_job *job);

@@ -7,11 +7,14 @@
  * Who tells may tell it twice, late, or not at all (a page that was not read, a ring that was full).
  * So it counts where it can only be meant: in the pass in which its sample was opened, or, if that
  * open was missed, within the window of the pass that is being read. Everything else is ignored.
- * What is never told is passed over with the window (window.c) or when the pass ends. Must never
- * move a job to another place. Planner thread. */
+ * What is told before the open of its sample counts when that is told: opens are heard of late, and a
+ * reader of pages that the kernel has is at the next unit within a millisecond. What is never told is
+ * passed over with the window (window.c) or when the pass ends. Must never move a job to another place.
+ * Planner thread. */
 #include "plan_priv.h"
 
 #define FAR 4u /* spans: within, a unit is expected whose sample was opened */
+#define EARLY_NS (NS_PER_S / 4) /* opens are heard of later by this at most */
 
 struct reach {
 	struct plan_job *job;
@@ -131,11 +134,26 @@ bool reach_defers(struct plan *plan, const struct plan_job *job, uint32_t unit)
 	return true;
 }
 
+static void early_push(struct early_reads *reads, uint64_t now_ns, uint32_t unit)
+{
+	reads->read[reads->head] = (struct early){ now_ns + EARLY_NS, unit };
+	reads->head = (reads->head + 1) % EARLY_READS;
+}
+
+static bool early_has(const struct early_reads *reads, uint64_t now_ns, uint32_t unit)
+{
+	for (uint32_t i = 0; i < EARLY_READS; i++)
+		if (reads->read[i].unit == unit && now_ns < reads->read[i].until_ns)
+			return true;
+	return false;
+}
+
 static void reach_take(struct plan *plan, uint64_t now_ns, uint32_t unit, const struct reach *r)
 {
 	bool is_alone = (plan->item[unit].flags & ALONE) != 0;
 	struct plan_job *job = r->job;
 
+	early_push(&plan->last_reached, now_ns, unit);
 	plan->reached++;
 	job->reached++;
 	if (job->state == PLAN_FINISHED) /* it had only paused */
@@ -156,8 +174,26 @@ static void reach_take(struct plan *plan, uint64_t now_ns, uint32_t unit, const 
 		fetch_adopt(plan, job, unit);
 }
 
-/* Of a validation set: it comes back as it was read. */
-static void reach_outside(struct plan *plan, uint64_t now_ns, uint32_t unit)
+void reach_opened(struct plan *plan, const struct plan_job *job, uint64_t now_ns, uint32_t unit)
+{
+	const struct plan_use use = plan->last_use; /* of the open */
+
+	for (uint32_t i = 0; job->inner && i < EARLY_READS; i++) {
+		struct early *e =
+			&plan->early.read[(plan->early.head + i) % EARLY_READS];
+		struct reach r;
+
+		if (now_ns >= e->until_ns || e->unit <= unit || reach_first(job, e->unit) != unit)
+			continue;
+		e->until_ns = 0;
+		if (reach_find(plan, e->unit, &r))
+			reach_take(plan, now_ns, e->unit, &r);
+	}
+	plan->last_use = use;
+}
+
+/* Of a validation set: it comes back as it was read. True: it is of one. */
+static bool reach_outside(struct plan *plan, uint64_t now_ns, uint32_t unit)
 {
 	struct plan_job *job;
 	bool is_news = false;
@@ -172,6 +208,7 @@ static void reach_outside(struct plan *plan, uint64_t now_ns, uint32_t unit)
 		valid_read(plan, job, now_ns, unit);
 	}
 	plan->reached += is_news;
+	return is_news;
 }
 
 void reach_read(struct plan *plan, uint64_t now_ns, uint32_t unit)
@@ -181,6 +218,7 @@ void reach_read(struct plan *plan, uint64_t now_ns, uint32_t unit)
 	plan->has_last_use = false;
 	if (reach_find(plan, unit, &r))
 		reach_take(plan, now_ns, unit, &r);
-	else
-		reach_outside(plan, now_ns, unit);
+	else if (!reach_outside(plan, now_ns, unit) &&
+		 !early_has(&plan->last_reached, now_ns, unit)) /* else it is told once more */
+		early_push(&plan->early, now_ns, unit);
 }

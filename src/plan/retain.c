@@ -484,7 +484,8 @@ bool retain_make_room(struct plan *plan, struct plan_job *job, uint64_t pages, u
 		uint64_t victim_when;
 		uint32_t victim = retain_victim(plan, job, &victim_when);
 
-		bool is_harm = victim == UNIT_NONE.v || victim_when <= when;
+		bool is_harm = victim == UNIT_NONE.v || victim_when <= when ||
+			       (what == ROOM_OF_READ && plan->item[victim].flags & FRESH);
 
 		if (actions_left(plan) < 2)
 			return false;
@@ -494,7 +495,7 @@ bool retain_make_room(struct plan *plan, struct plan_job *job, uint64_t pages, u
 			if (what != ROOM_FAR &&
 			    plan->used_pages + pages <= retain_soon_pages(plan, job))
 				return true;
-			if (is_harm || what != ROOM_NEAR)
+			if (is_harm || what < ROOM_NEAR)
 				return false;
 		}
 		retain_drop(plan, job, victim);

@@ -17,9 +17,9 @@ import mountkit
 import tap
 
 TORCH = ("recover", "removed", "gpu", "ordinary", "warm")  # in test_bench_smoke_torch.py
-CLIENTS = ("clients",)  # in test_bench_smoke_clients.py
+CLIENTS = ("clients", "known")  # in test_bench_smoke_clients.py
 ALONE = ("store", "verify", "metrics", "sim", "plan", "slurm")
-README = ("staged", "stall", "cpu", "noorder", "hook", "gluster", "seeds", "shards")
+README = ("staged", "stall", "cpu", "noorder", "hook", "gluster", "seeds", "shards", "records")
 # Each program with arguments that make it quick; a program without has none, or is quick by itself.
 MICRO = {"bench_arena": [20000, 64], "bench_dataset": [500, 10, 2], "bench_io": ["--seconds", 0.01], "bench_metrics": [],
          "bench_order": [20000], "bench_plan": [], "bench_recover": [1 << 16], "bench_stall": [], "bench_store": []}

@@ -372,6 +372,11 @@ static void samples_that_are_cut_are_read_in_turns_and_left(void)
 	run("shards");
 }
 
+static void a_unit_may_be_reached_before_its_open_is_heard_of(void)
+{
+	run("early");
+}
+
 static void failures_are_tried_again_or_left_to_the_reader(void)
 {
 	run("failures");
@@ -391,6 +396,8 @@ static const struct check_test tests[] = {
 	{ "a_job_is_taken_up_where_it_was_left", a_job_is_taken_up_where_it_was_left },
 	{ "samples_that_are_cut_are_read_in_turns_and_left",
 	  samples_that_are_cut_are_read_in_turns_and_left },
+	{ "a_unit_may_be_reached_before_its_open_is_heard_of",
+	  a_unit_may_be_reached_before_its_open_is_heard_of },
 	{ "failures_are_tried_again_or_left_to_the_reader",
 	  failures_are_tried_again_or_left_to_the_reader },
 	{ "a_validation_set_is_expected_when_it_was_read_once",

@@ -199,6 +199,57 @@ static void pushed_pages_count_when_their_tracer_was_read(void)
 	rig_free(rig);
 }
 
+/* An epoch that follows soon: nothing of the last one is decided when the file is read again. */
+static void a_push_counts_for_the_read_that_comes_before_its_open(void)
+{
+	struct rig *rig = rig_of_units();
+
+	CHECK_INT(hold(rig, 0), 0);
+	for (uint32_t epoch = 1; epoch <= 3; epoch++) {
+		push(rig, 0);
+		rig_read_check(rig, 0, 0, PAGE);
+		cache_note_open(rig->cache, (struct entry_id){ 0 });
+	}
+	CHECK_U64(total_bytes(rig), 12 * MIB);
+	CHECK_U64(told(rig, NEWS_OPENED, 0), 3);
+	/* One that has it open asks for that page again: the kernel had dropped it. */
+	rig_read_check(rig, 0, 0, PAGE);
+	CHECK_U64(total_bytes(rig), 12 * MIB + PAGE);
+	rig_free(rig);
+}
+
+/* The stager drops the first page before it pushes the rest, and the reader is there. */
+static void push_under_a_reader(bool is_heard_of)
+{
+	struct rig *rig = rig_of_units();
+	struct cache_push p;
+	struct cache_copy copy;
+
+	CHECK_INT(hold(rig, 0), 0);
+	if (is_heard_of)
+		cache_note_open(rig->cache, (struct entry_id){ 0 });
+	rig_read_check(rig, 0, 0, 4 * PAGE);
+	CHECK_INT(cache_push_begin(rig->cache, (struct unit_id){ 0 }, &p), 0);
+	for (uint32_t i = p.first; i < p.end; i++) {
+		CHECK_INT(cache_push_pin(rig->cache, &p, i, &copy), 0);
+		cache_push_unpin(rig->cache, &p, &copy, true);
+		if (i == p.first)
+			rig_read_check(rig, 0, 0, PAGE);
+	}
+	CHECK_INT(cache_push_end(rig->cache, &p, 0), 0);
+	if (!is_heard_of)
+		cache_note_open(rig->cache, (struct entry_id){ 0 });
+	CHECK_U64(total_bytes(rig), 4 * MIB);
+	CHECK_U64(told(rig, NEWS_OPENED, 0), 1);
+	rig_free(rig);
+}
+
+static void a_push_counts_once_for_who_reads_meanwhile(void)
+{
+	push_under_a_reader(true);
+	push_under_a_reader(false);
+}
+
 static void a_change_takes_all_units_of_the_file(void)
 {
 	struct fault_io_rule wait = { .kind = FAULT_IO_HOLD, .repeat = 64 };
@@ -425,6 +476,9 @@ static const struct check_test tests[] = {
 	{ "the_tracer_page_outlives_its_unit", the_tracer_page_outlives_its_unit },
 	{ "pushed_pages_count_when_their_tracer_was_read",
 	  pushed_pages_count_when_their_tracer_was_read },
+	{ "a_push_counts_for_the_read_that_comes_before_its_open",
+	  a_push_counts_for_the_read_that_comes_before_its_open },
+	{ "a_push_counts_once_for_who_reads_meanwhile", a_push_counts_once_for_who_reads_meanwhile },
 	{ "a_change_takes_all_units_of_the_file", a_change_takes_all_units_of_the_file },
 	{ "a_unit_is_set_aside_alone", a_unit_is_set_aside_alone },
 };

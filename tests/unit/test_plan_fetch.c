@@ -48,6 +48,39 @@ static void the_start_is_fetched_before_anything_is_read_up_to_half_the_arena(vo
 	story_free(st);
 }
 
+/* Of so few samples nearly all have to be read before the order is confirmed, and memory has room for
+ * less than that. How many were there when their reader came; in the second half one is of another order. */
+static uint32_t there_of_few(bool strays)
+{
+	struct order_info info = { .n = 40, .world = 1, .n_ranks = 1 };
+	struct plan_params p = story_params(&info);
+	uint32_t n = 0;
+	struct story *st;
+
+	p.arena_bytes = 4096 * 16;
+	p.stage_bytes = 4096 * 4;
+	p.span = 8;
+	st = story_new(p, NULL);
+	CHECK_U64(st->count[PLAN_ACT_FETCH], 8);
+	for (uint32_t pos = 0; pos < 30; pos++) {
+		if (strays && pos == 7)
+			story_open(st, 39);
+		n += st->is_there[pos];
+		story_open(st, pos);
+		CHECK_INT(story_status(st).state, PLAN_CHECKING);
+		for (; st->n_log; st->n_log--) /* none of those that are needed */
+			CHECK(strays || st->log[st->n_log - 1].unit.v <= pos);
+	}
+	story_free(st);
+	return n;
+}
+
+static void few_samples_that_agree_do_not_run_dry(void)
+{
+	CHECK_U64(there_of_few(false), 30);
+	CHECK(there_of_few(true) < 24);
+}
+
 static void fetches_in_the_order_of_positions(void)
 {
 	struct story *st = story_prepare(story_params(&info_400), NULL);
@@ -369,6 +402,7 @@ static const struct check_test tests[] = {
 	{ "without_an_order_it_only_counts", without_an_order_it_only_counts },
 	{ "the_start_is_fetched_before_anything_is_read_up_to_half_the_arena",
 	  the_start_is_fetched_before_anything_is_read_up_to_half_the_arena },
+	{ "few_samples_that_agree_do_not_run_dry", few_samples_that_agree_do_not_run_dry },
 	{ "fetches_in_the_order_of_positions", fetches_in_the_order_of_positions },
 	{ "what_was_read_is_not_fetched_any_more", what_was_read_is_not_fetched_any_more },
 	{ "far_ahead_neighbours_are_asked_for_together",
