@@ -240,7 +240,7 @@ def run(bench):
     wanted = [kind for kind in KINDS if bench.wants_scenario(kind, SMOKE)]
     if not wanted:
         raise Failed(f"no kind '{bench.args.scenarios}', there are: {' '.join(KINDS)}")
-    with connections():
+    with connections(bench):
         for kind in wanted:
             with Job(bench.args.clients_python, kind, bench.temp) as job:
                 dataset = Dataset(bench, job, kind)

@@ -32,7 +32,6 @@ FILES, RECORD_BYTES, STREAM_STEP = 4, 100_000, 256 << 10
 READERS = (1, 12)
 MOST_SECONDS = 300
 GLUSTER_VOLUME, GLUSTER_BRICKS = "clairfs-bench", 2  # as bench/gluster makes it
-CONNECTIONS = "/sys/fs/fuse/connections"
 
 
 def make_dataset(path, file_bytes):
@@ -90,6 +89,10 @@ def epoch_seconds(directory, plan):
     return took
 
 
+def connections_of(bench):
+    return f"{bench.temp}/connections"
+
+
 class Source:
     """What is read from, and what it was asked for since the last look."""
 
@@ -97,7 +100,7 @@ class Source:
         """Whether the kernel waits for no answer of it: what is read ahead is asked for long after its readers have ended."""
         minor = os.minor(os.stat(self.directory).st_dev)
         try:
-            with open(f"{CONNECTIONS}/{minor}/waiting", encoding="ascii") as file:
+            with open(f"{self.connections}/{minor}/waiting", encoding="ascii") as file:
                 return int(file.read()) == 0
         except OSError as error:
             raise Failed(f"what the source is asked for cannot be seen: {error}") from None
@@ -105,6 +108,7 @@ class Source:
 
 class Simulated(Source):
     def __init__(self, bench, data, readahead_kib, keep_cache=False):
+        self.connections = connections_of(bench)
         self.log, self.at = f"{bench.temp}/slow.log", 0
         self.directory = f"{bench.temp}/slow"
         self.mount = benchlib.slowfs(bench.build, data, self.directory, LATENCY_MS, MBPS, keep_cache=keep_cache,
@@ -131,7 +135,8 @@ class Simulated(Source):
 class Gluster(Source):
     """A copy of the dataset in the volume."""
 
-    def __init__(self, mnt, data, readahead_kib):
+    def __init__(self, bench, mnt, data, readahead_kib):
+        self.connections = connections_of(bench)
         self.mnt, self.data, self.readahead_kib = mnt, data, readahead_kib
         self.directory, self.total = f"{mnt}/{os.path.basename(data)}", 0
 
@@ -157,7 +162,7 @@ class Gluster(Source):
 @contextlib.contextmanager
 def sources(bench):
     """Yields what makes the source of a dataset: source_of(data, readahead_kib)."""
-    with connections():
+    with connections(bench):
         if bench.args.source != "gluster":
             yield lambda data, readahead_kib: Simulated(bench, data, readahead_kib)
             return
@@ -165,7 +170,7 @@ def sources(bench):
             benchlib.run("gluster", "--mode=script", "volume", "profile", GLUSTER_VOLUME, "start")
             # Its own cache of the last 32 MiB would give one side what the other one has read.
             benchlib.run("gluster", "--mode=script", "volume", "set", GLUSTER_VOLUME, "performance.io-cache", "off")
-            yield lambda data, readahead_kib: Gluster(mnt, data, readahead_kib)
+            yield lambda data, readahead_kib: Gluster(bench, mnt, data, readahead_kib)
 
 
 def row_name(bench, name):
@@ -198,16 +203,16 @@ def epochs_of(source, directory, plans, mount=None, read=epoch_seconds):
 
 
 @contextlib.contextmanager
-def connections():
-    """What the kernel says of FUSE filesystems, mounted where it is not."""
-    if os.path.ismount(CONNECTIONS):
-        yield
-        return
-    benchlib.run("mount", "-t", "fusectl", "none", CONNECTIONS)
+def connections(bench):
+    """What the kernel says of FUSE filesystems: mounted for this run, as another one takes away what it has mounted."""
+    path = connections_of(bench)
+    os.mkdir(path)
+    benchlib.run("mount", "-t", "fusectl", "none", path)
     try:
         yield
     finally:
-        benchlib.run("umount", "-l", CONNECTIONS)
+        benchlib.run("umount", "-l", path)
+        os.rmdir(path)
 
 
 def run(bench):
