@@ -116,6 +116,22 @@ static void add(struct dataset *ds, const struct later_file *file, const struct 
 	atomic_store_explicit(&shown->n, at + 1, memory_order_release);
 }
 
+bool dataset_is_cut_so(const struct dataset *ds, const struct dataset_found *found, uint32_t *ret_first)
+{
+	const struct later_file *f;
+	uint64_t first;
+	uint32_t n;
+
+	if (!units_are_later(ds, found->entry))
+		return false;
+	f = &ds->later->file[index_of(ds, found->entry)];
+	n = unit_count(&ds->units, (struct sample_id){ found->entry.v }) / f->each;
+	if (!is_same(f, found, ds->later->page, &first) || first + found->n > n)
+		return false;
+	*ret_first = (uint32_t)first;
+	return true;
+}
+
 int dataset_cut_found(struct dataset *ds, const struct dataset_found *found, uint32_t *ret_first)
 {
 	const struct units_later *shown = ds->later ? &ds->later->shown : NULL;

@@ -124,8 +124,10 @@ int orders_listen(struct orders *o, struct err *err)
 
 static int obey_told(struct orders *o, struct message *m)
 {
-	int rc = jobs_put(o, m->spec, m->by, TAKE(m->take_order), &m->err);
+	int rc;
 
+	records_take_units(o, m->take_order);
+	rc = jobs_put(o, m->spec, m->by, TAKE(m->take_order), &m->err);
 	if (rc < 0)
 		return rc;
 	o->is_none_told = false;

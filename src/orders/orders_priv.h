@@ -159,6 +159,9 @@ int records_follow(struct orders *o, const char *spec, struct records_found *fou
 /* That job is there, and its order is one of those. ret: what the drive says of it; NULL is fine. Any thread. */
 bool records_are_followed(struct orders *o, uint32_t id, struct drive_job *ret);
 int records_obey(struct orders *o, struct message *m) MUST_USE; /* the owner's half */
+/* An order of the dataset's table that was told: where that is of a file whose records were found, it has
+ * these as units. The owner's. */
+void records_take_units(struct orders *o, struct order *order);
 
 /* renumber.c: other numbers of the files, while the order is lost. */
 int renumber_start(struct orders *o, struct err *err) MUST_USE;

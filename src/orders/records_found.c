@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "clairfs/base/log.h"
+#include "clairfs/dataset/records.h"
 #include "clairfs/dataset/units.h"
 #include "clairfs/order/records.h"
 #include "orders_priv.h"
@@ -98,6 +99,27 @@ int records_follow(struct orders *o, const char *text, struct records_found *fou
 }
 
 /* --- the owner --- */
+
+void records_take_units(struct orders *o, struct order *order)
+{
+	const struct dataset *ds = o->dataset;
+	struct dataset_found found = { .n = dataset_n_records(ds) };
+	struct dataset_records_stats st;
+	struct unit_map *map;
+	uint32_t first;
+
+	if (!order_n_records(order) || !dataset_has_records(ds) || found.n < 2)
+		return;
+	dataset_records_stats(ds, &st);
+	if (st.records[RECORDS_AFFINE] != found.n || st.files[RECORDS_AFFINE] != 1)
+		return;
+	found.entry = dataset_locate(ds, (struct record_no){ 0 }).entry;
+	found.low = found.at = found.high = dataset_locate(ds, (struct record_no){ 0 }).offset;
+	found.stride = dataset_locate(ds, (struct record_no){ 1 }).offset - found.at;
+	if (dataset_is_cut_so(ds, &found, &first) &&
+	    dataset_found_map(ds, found.entry, first, found.n, &map) == 0)
+		order_set_units(order, map);
+}
 
 bool records_are_followed(struct orders *o, uint32_t id, struct drive_job *ret)
 {

@@ -116,9 +116,12 @@ def table_that_is_there_is_not_told_again(place):
     with place.mount(recover="full") as mount:
         tap.equal(read_all(mount, "train.npy", epoch_of(ORDER)[:900], origin=128), 0, "every record is right")
         tell = found(mount, ORDER)["tell"]
+        mount.wait_for(lambda s: records(s)[0]["is_followed"], "it is followed")
         tap.equal(tell, {"index": "", "order": f"{ORDER}:records=1:under=train.npy"}, "only the order is left to tell")
         mount.tell(tell["order"])
         tap.equal(mount.stats()["order"]["spec"], tell["order"], "this mount takes it, too")
+        tap.equal(read_all(mount, "train.npy", epoch_of(ORDER)[900:1800], origin=128), 0, "every record is right")
+        mount.wait_for(lambda s: s["order"]["state"] == "following", "and follows it record by record, as they are units already")
 
 
 def nothing_is_claimed(place, what, how_to_read, is_right=lambda r: r == []):

@@ -164,6 +164,11 @@ static void a_file_is_cut_once(void)
 	CHECK_U64(map->first[0], n + 4);
 	CHECK_U64(map->past[99], n + 104);
 	free(map);
+	CHECK(dataset_is_cut_so(ds, &found, &first));
+	CHECK_U64(first, 0);
+	found.n = 315; /* as many as there are, and one */
+	CHECK(!dataset_is_cut_so(ds, &found, &first));
+	found.n = 0;
 	CHECK_INT(cut(ds, found_of(ds, "b", 50000, 50000), &first), -EEXIST);
 	found.stride = 2 * STRIDE;
 	CHECK_INT(cut(ds, found, &first), -EEXIST);

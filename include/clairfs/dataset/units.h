@@ -85,6 +85,8 @@ struct dataset_found {
  * that is cut; -EINVAL: they cannot be in it. By one thread at a time; others need not know. */
 int dataset_cut_found(struct dataset *ds, const struct dataset_found *found, uint32_t *ret_first)
 	MUST_USE;
+/* Whether the file is in these records; *ret_first as above. Any thread. */
+bool dataset_is_cut_so(const struct dataset *ds, const struct dataset_found *found, uint32_t *ret_first);
 /* Of a file that was cut so: an order that numbers n of its records, from that one on, has this map to
  * units (heap, one block). -EINVAL: it has fewer; -ENOMEM. */
 int dataset_found_map(const struct dataset *ds, struct entry_id e, uint32_t first, uint32_t n,
