@@ -117,6 +117,11 @@ uint32_t drive_get_jobs(struct drive *drive, struct drive_job ret[PLAN_JOBS]);
  * the reactor. 0 before drive_start and when stopping. */
 uint32_t drive_last_opens(struct drive *drive, struct sample_id *ret, uint32_t max);
 
+/* Records of that file have become units (dataset_cut_found): before an order has them. Any thread. */
+void drive_note_cut(struct drive *drive, struct entry_id entry);
+/* Readers had come to these, in that order, before their order was put in force. Any thread. */
+void drive_note_come(struct drive *drive, const struct unit_id *unit, size_t n);
+
 /* The thread that reads a sample, as cache_reader_of: of its first unit. Any thread. */
 uint32_t drive_reader_of(struct drive *drive, struct sample_id sample);
 

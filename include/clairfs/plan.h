@@ -25,9 +25,12 @@ enum plan_pin_rule {
 	PLAN_PIN_SMALLEST, /* the smallest */
 };
 
+/* Of a unit that is not there yet: no order may have it before it was RESIZED. */
+#define PLAN_NO_SIZE UINT64_MAX
+
 struct plan_params {
 	uint32_t n;                     /* units */
-	const uint64_t *size;           /* [n] bytes; copied */
+	const uint64_t *size;           /* [n] bytes, or PLAN_NO_SIZE; copied */
 	const struct order_info *order; /* of the first job, copied; NULL: there is none yet */
 	uint64_t arena_bytes; /* units FETCHING or ARENA hold no more than this; a unit costs
 			       * its size rounded up to 4096 (empty: 4096). Of those larger than a

@@ -32,6 +32,9 @@ struct order_ref {
 	uint64_t *bits;         /* of info, or NULL */
 	const struct unit_map *map; /* of what it numbers */
 	const struct unit_map *files;
+	/* What map is for an order of files: as these were cut when it was put in force. */
+	struct unit_map files_then;
+	struct units_later later_then;
 	bool is_of_records; /* it numbers records, and these are units */
 	_Atomic uint32_t refs;
 	_Atomic bool is_over; /* no job has it any more: its epochs are not wanted */

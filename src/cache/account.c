@@ -602,7 +602,7 @@ static struct unit_id next_unit_of(struct cache *c, const struct cache_read *r)
 {
 	uint64_t end;
 
-	if (!unit_is_traced(c, r->unit) || dataset_is_in_records(c->p.dataset, r->entry))
+	if (!unit_is_traced(c, r->unit) || dataset_unit_is_record(c->p.dataset, r->unit))
 		return UNIT_NONE;
 	end = (r->offset / UNIT_BYTES + 1) * UNIT_BYTES;
 	return r->offset + r->length > end ? dataset_unit_at(c->p.dataset, r->entry, end)
@@ -616,7 +616,7 @@ static uint64_t bytes_in_unit(struct cache *c, const struct cache_read *r, uint6
 	if (!unit_is_traced(c, r->unit))
 		return bytes;
 	extent = dataset_unit_extent(c->p.dataset, r->unit);
-	if (dataset_is_in_records(c->p.dataset, r->entry)) { /* the rest is its neighbours' */
+	if (dataset_unit_is_record(c->p.dataset, r->unit)) { /* the rest is its neighbours' */
 		uint64_t from = MAX(extent.offset, r->offset);
 
 		return MIN(extent.offset + extent.length, r->offset + bytes) -
@@ -661,8 +661,7 @@ static void sweep_record_locked(struct cache *c, struct account_shard *a, struct
 	bool is_over = rec->n_opens || rec->is_counted || is_final;
 
 	/* Of a record that is no sign of a reader: the kernel reads on beyond the one before it. */
-	is_over |= dataset_is_in_records(c->p.dataset,
-					 dataset_unit_entry(c->p.dataset, rec->unit));
+	is_over |= dataset_unit_is_record(c->p.dataset, rec->unit);
 	if (rec->n_opens || !rec->is_counted)
 		decide_locked(c, a, rec);
 	if (is_over) {

@@ -37,7 +37,7 @@ uint64_t cache_asked_of(struct cache *c, struct unit_id unit)
 	uint64_t size = dataset_unit_extent(c->p.dataset, unit).length;
 	uint32_t part = atomic_load(&c->asked_part);
 
-	if (dataset_is_in_records(c->p.dataset, dataset_unit_entry(c->p.dataset, unit)))
+	if (dataset_unit_is_record(c->p.dataset, unit))
 		return dataset_unit_bytes(c->p.dataset, unit);
 	if (size <= PIECE_BYTES || !part || part == ASKED_ALL || unit_is_traced(c, unit))
 		return size;

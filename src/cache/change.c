@@ -161,14 +161,17 @@ static void lose_unit_locked(struct cache *c, struct shard *s, struct entry_stat
 static void change_plan_locked(struct cache *c, struct shard *s, struct entry_state *es)
 	REQUIRES(s->mu)
 {
-	struct unit_id unit;
+	struct unit_id unit, old;
 	uint32_t n = dataset_units_of(c->p.dataset, es->entry, &unit);
+	uint32_t n_old = dataset_old_units(c->p.dataset, es->entry, &old);
 
 	for (struct list *node = es->fetches.next; node != &es->fetches; node = node->next)
 		container_of(node, struct cache_fetch, node)->status =
 			-ESTALE; /* pieces of two versions would make no sample */
 	for (; n > 0; n--, unit.v++)
 		lose_unit_locked(c, s, es, unit);
+	for (; n_old > 0; n_old--, old.v++)
+		lose_unit_locked(c, s, es, old);
 }
 
 static void change_store(struct cache *c, struct entry_id entry, const struct file_identity *old)
@@ -183,11 +186,8 @@ static void change_store(struct cache *c, struct entry_id entry, const struct fi
 }
 
 /* The kernel has none of its pages any more. */
-static void change_unstage(struct cache *c, struct entry_id entry)
+static void unstage(struct cache *c, struct unit_id unit, uint32_t n)
 {
-	struct unit_id unit;
-	uint32_t n = dataset_units_of(c->p.dataset, entry, &unit);
-
 	for (; n > 0; n--, unit.v++) {
 		account_unpushed(c, unit);
 		if (!bits_clear(c->staged, unit.v))
@@ -195,6 +195,17 @@ static void change_unstage(struct cache *c, struct entry_id entry)
 		note_unit(c, NEWS_UNSTAGED, unit);
 		tracer_lost(c, unit);
 	}
+}
+
+static void change_unstage(struct cache *c, struct entry_id entry)
+{
+	struct unit_id unit, old;
+
+	uint32_t n = dataset_units_of(c->p.dataset, entry, &unit);
+	uint32_t n_old = dataset_old_units(c->p.dataset, entry, &old);
+
+	unstage(c, unit, n);
+	unstage(c, old, n_old);
 }
 
 /* What a look at the file has found: now NULL, it is gone. */

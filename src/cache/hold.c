@@ -60,7 +60,7 @@ struct piece_span cache_unit_pieces(const struct cache *c, struct unit_id unit, 
 	uint64_t most = unit_is_traced(c, unit) ? UNIT_BYTES : UNIT_WHOLE_BYTES;
 	uint64_t to = MAX(from, MIN(from + most, size));
 
-	if (dataset_is_in_records(c->p.dataset, extent.entry))
+	if (dataset_unit_is_record(c->p.dataset, unit))
 		return records_parts(c, unit, size);
 	return (struct piece_span){ (uint32_t)(from / PIECE_BYTES),
 				    (uint32_t)DIV_ROUND_UP(to, (uint64_t)PIECE_BYTES) };
@@ -82,7 +82,7 @@ static void let_go_locked(struct cache *c, struct shard *s, struct entry_state *
 		cache_unit_pieces(c, unit, dataset_size(c->p.dataset, es->entry));
 
 	for (uint32_t i = span.first; i < span.end; i++) {
-		struct object *obj = object_find_locked(c, s, es->entry, records_key(c, es->entry, i));
+		struct object *obj = object_find_locked(c, s, es->entry, records_key(c, unit, i));
 
 		if (!is_held_here(obj))
 			continue;
@@ -156,7 +156,7 @@ static void fetch_piece_locked(struct cache *c, struct shard *s, struct entry_st
 			       struct cache_fetch *job, const struct file_identity *id,
 			       uint32_t piece) REQUIRES(s->mu)
 {
-	struct object *obj = object_find_locked(c, s, es->entry, records_key(c, es->entry, piece));
+	struct object *obj = object_find_locked(c, s, es->entry, records_key(c, job->unit, piece));
 
 	if (obj && obj->state == OBJECT_RESIDENT) {
 		object_make_planned_locked(c, s, obj);
@@ -167,7 +167,7 @@ static void fetch_piece_locked(struct cache *c, struct shard *s, struct entry_st
 		return;
 	}
 	if (!obj) {
-		obj = dataset_is_in_records(c->p.dataset, es->entry)
+		obj = dataset_unit_is_record(c->p.dataset, job->unit)
 			      ? records_new_locked(c, s, es, id, job->unit, piece)
 			      : object_new_locked(c, s, es, id, piece);
 		if (!obj) {

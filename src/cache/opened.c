@@ -46,6 +46,21 @@ void note_resized(struct cache *c, struct entry_id entry, uint64_t before, uint6
 			      (struct unit_id){ first.v + (uint32_t)from }, (uint32_t)(end - from));
 }
 
+void cache_note_cut(struct cache *c, struct entry_id entry)
+{
+	struct unit_id first;
+	uint32_t n = dataset_units_of(c->p.dataset, entry, &first);
+
+	if (c->p.news)
+		news_put_many(c->p.news, NEWS_RESIZED, first, n);
+}
+
+void cache_note_come(struct cache *c, const struct unit_id *unit, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		note_unit(c, NEWS_REACHED, unit[i]);
+}
+
 /* How far ahead the prefetch was, at the first open only: a copy that is kept was not prefetched
  * for the next one. */
 static void observe_lead(struct cache *c, struct entry_id entry, uint64_t now_ns)

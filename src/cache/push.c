@@ -68,7 +68,7 @@ int cache_push_begin(struct cache *c, struct unit_id unit, struct cache_push *re
 
 bool cache_push_whole(struct cache *c, struct cache_push *push)
 {
-	if (!push->tracer_bytes || !dataset_is_in_records(c->p.dataset, push->file.entry))
+	if (!push->tracer_bytes || !dataset_unit_is_record(c->p.dataset, push->unit))
 		return false;
 	push->tracer_bytes = 0;
 	push->is_whole = true;
@@ -84,7 +84,7 @@ int cache_push_pin(struct cache *c, struct cache_push *push, uint32_t piece, str
 
 	assert(push->first <= piece && piece < push->end);
 	mutex_lock(&s->mu);
-	obj = object_find_locked(c, s, es->entry, records_key(c, es->entry, piece));
+	obj = object_find_locked(c, s, es->entry, records_key(c, push->unit, piece));
 	if (es->version != push->version || hold_of(c, push->unit) != HOLD_HELD || !obj ||
 	    obj->state != OBJECT_RESIDENT)
 		rc = -ESTALE;

@@ -16,6 +16,7 @@
 
 /* Longer than the kernel takes from one to the next of what it reads on. */
 #define AT_ONCE_NS 100000u
+#define AROUND (64u << 10) /* what is before the page that is missing, of a mapped file */
 #define ENDS_MAX 128u /* in one READ: of the longest, records of two pages */
 #define TICK_SHIFT 13 /* ns */
 #define READ_ON_UNITS 8u           /* the kernel reads on for 32 pages, a record has four on average */
@@ -164,15 +165,44 @@ static struct unit_id reached_by(struct cache *c, struct cache_read *r)
 		       : UNIT_NONE;
 }
 
+/* Of a mapped file the kernel asks for all around the page that is missing, 64 KiB before it and as much
+ * behind, but for what it has. So a READ as long as that is of the record in the middle of it, and a shorter
+ * one says something only if it has the page that an awaited one lacks. */
+static struct unit_id mapped_by(struct cache *c, const struct cache_read *r)
+{
+	uint64_t end = r->offset + r->length, missing = r->offset + AROUND;
+	struct unit_id unit, first;
+	uint32_t n;
+
+	if (r->length >= 2 * AROUND)
+		return dataset_unit_before(c->p.dataset, r->entry, missing);
+	n = dataset_units_of(c->p.dataset, r->entry, &first);
+	unit = dataset_unit_before(c->p.dataset, r->entry, r->offset);
+	unit = unit_eq(unit, UNIT_NONE) ? first : unit;
+	for (uint32_t i = 0; i < ENDS_MAX && unit.v < first.v + n; i++, unit.v++) {
+		uint64_t own = dataset_unit_own(c->p.dataset, unit).offset;
+
+		if (own >= end)
+			break;
+		if (own >= r->offset && tracer_is_awaited(c, unit))
+			return unit;
+	}
+	return UNIT_NONE;
+}
+
 void reached_note(struct cache *c, struct cache_read *r, bool is_silent)
 {
 	struct unit_id unit = UNIT_NONE;
 	bool is_told = false;
 
-	if (r->length > c->tracer_bytes && dataset_is_in_records(c->p.dataset, r->entry))
+	if (dataset_is_mapped(c->p.dataset, r->entry)) {
+		unit = mapped_by(c, r);
+		is_silent = false;
+	} else if (r->length > c->tracer_bytes && dataset_is_in_records(c->p.dataset, r->entry)) {
 		is_told = tell_ends(c, r);
-	else
+	} else {
 		unit = reached_by(c, r);
+	}
 	/* The kernel had all of it, so that whatever it asks for of it now is its reader's. */
 	if (is_silent && !is_told)
 		unit = r->unit;

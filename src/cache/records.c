@@ -30,6 +30,7 @@ static uint32_t first_part(const struct cache *c, struct entry_id entry, struct 
 {
 	struct unit_id first;
 
+	assert(dataset_unit_is_record(c->p.dataset, unit));
 	(void)dataset_units_of(c->p.dataset, entry, &first);
 	return (unit.v - first.v) << PART_BITS;
 }
@@ -39,9 +40,9 @@ static uint64_t tracer_key(const struct cache *c, struct entry_id entry, struct 
 	return RECORD_PART | first_part(c, entry, unit) | PART_TRACER;
 }
 
-uint64_t records_key(const struct cache *c, struct entry_id entry, uint32_t number)
+uint64_t records_key(const struct cache *c, struct unit_id unit, uint32_t number)
 {
-	return dataset_is_in_records(c->p.dataset, entry) ? RECORD_PART | number : number;
+	return dataset_unit_is_record(c->p.dataset, unit) ? RECORD_PART | number : number;
 }
 
 struct piece_span records_parts(const struct cache *c, struct unit_id unit, uint64_t size)

@@ -7,14 +7,14 @@
 
 struct object;
 
-/* The numbers of the parts of a unit, of a file in records that has this size. None where it has become a
+/* The numbers of the parts of a unit that is a record, of a file that has this size. None where it has become a
  * file of one piece: any READ of that fetches it whole. */
 struct piece_span records_parts(const struct cache *c, struct unit_id unit, uint64_t size);
 /* The number in the table of the one with that byte, which is not before the unit. */
 uint64_t records_part_at(const struct cache *c, struct unit_id unit, uint64_t at);
-/* The number in the table of one of cache_unit_pieces, of any file: no part has that of a piece, which
+/* The number in the table of one of cache_unit_pieces, of any unit: no part has that of a piece, which
  * may be any of 32 bits. */
-uint64_t records_key(const struct cache *c, struct entry_id entry, uint32_t number);
+uint64_t records_key(const struct cache *c, struct unit_id unit, uint32_t number);
 /* Whose part it is, or whose tracer page. */
 struct unit_id records_unit(const struct cache *c, const struct object *obj);
 /* Likewise of any object; of one that is no record the unit that has its beginning, or its middle. */

@@ -35,7 +35,7 @@ void *tracer_page(struct cache *c)
 static struct object *piece_of_locked(struct cache *c, struct shard *s, struct entry_state *es,
 				      struct unit_id unit, uint64_t at) REQUIRES(s->mu)
 {
-	bool is_record = dataset_is_in_records(c->p.dataset, es->entry);
+	bool is_record = dataset_unit_is_record(c->p.dataset, unit);
 	struct object *obj =
 		object_find_locked(c, s, es->entry,
 				   is_record ? records_part_at(c, unit, at)
@@ -52,7 +52,7 @@ static struct object *tracer_new_locked(struct cache *c, struct shard *s, struct
 {
 	struct object *obj;
 
-	if (dataset_is_in_records(c->p.dataset, es->entry))
+	if (dataset_unit_is_record(c->p.dataset, unit))
 		return records_tracer_new_locked(c, s, es, &piece->identity, unit, at, length);
 	obj = range_new_locked(c, s, es, &piece->identity, at, at + length);
 	es->n_tracers += obj != NULL;
@@ -102,7 +102,7 @@ void tracer_drop_locked(struct cache *c, struct shard *s, struct entry_state *es
 	struct list *node = es->objects.next;
 	struct object *kept = NULL;
 
-	if (dataset_is_in_records(c->p.dataset, es->entry))
+	if (dataset_unit_is_record(c->p.dataset, unit))
 		kept = records_tracer_find_locked(c, s, es, unit);
 	if (kept)
 		object_drop_locked(c, s, kept, dead);

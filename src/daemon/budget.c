@@ -6,6 +6,9 @@
 #include "clairfs/dataset/units.h"
 #include "daemon_priv.h"
 
+/* Of a unit of a record that was not found: what the plan and its epochs have for each number. */
+#define RESERVED_BYTES 24u
+
 void budget_derive(const struct mount_opts *opts, const struct dataset *ds,
 		   struct memlimit_budget *b)
 {
@@ -13,10 +16,11 @@ void budget_derive(const struct mount_opts *opts, const struct dataset *ds,
 				      .stage = opts->stage,
 				      .inflight = opts->source_max_inflight,
 				      .inodes_ahead = opts->inodes_ahead,
-				      .n_units = dataset_n_units(ds),
+				      .n_units = dataset_n_file_units(ds),
 				      .n_entries = dataset_n_entries(ds),
 				      .sample_bytes = dataset_sample_bytes(ds),
-				      .index_bytes = dataset_memory_bytes(ds) };
+				      .index_bytes = dataset_memory_bytes(ds) +
+						     (uint64_t)dataset_n_reserved(ds) * RESERVED_BYTES };
 	char ram[32], stage[32], limit[32], tables[32], arena[32];
 	struct memlimits limits;
 

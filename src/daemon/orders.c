@@ -18,6 +18,7 @@
 #define CPUS_SHARE 8 /* of the CPUs that may be used, for a search */
 #define UNIT_MEMORY 330u /* bytes, for each unit of a record */
 #define RECORDS_SHARE 4  /* of the memory that is there, for all of them */
+#define FOUND_SHARE 8  /* likewise, of those that may be found later */
 
 static_assert(FS_LANES == ORDERS_LANES, "each lane of fs is one of orders");
 
@@ -69,14 +70,14 @@ static uint32_t world_told(void)
 	return (uint32_t)world;
 }
 
-/* For how many units of records there is memory. */
-static uint64_t units_most(const struct wire *w)
+/* For how many units of records there is memory, of a share of it. */
+static uint64_t units_most(const struct wire *w, uint64_t share)
 {
 	uint64_t there = daemon_memory_available(); /* 0: not known */
 
 	if (w->opts->ram && (!there || w->opts->ram < there))
 		there = w->opts->ram;
-	return there ? there / RECORDS_SHARE / UNIT_MEMORY : UINT64_MAX;
+	return there ? there / share / UNIT_MEMORY : UINT64_MAX;
 }
 
 /* Units stay as they are while it is mounted, so the order of the start decides: a job that streams
@@ -95,7 +96,7 @@ static void cut_records(struct wire *w)
 	else if (order_records_are_near(order))
 		why = "the job goes through their files";
 	else
-		rc = dataset_cut_records(w->dataset, (uint32_t)sysconf(_SC_PAGESIZE), units_most(w));
+		rc = dataset_cut_records(w->dataset, (uint32_t)sysconf(_SC_PAGESIZE), units_most(w, RECORDS_SHARE));
 	if (rc == -ENOTSUP)
 		why = "they are too small, or several are read at once";
 	else if (rc == -E2BIG)
@@ -112,6 +113,15 @@ static void cut_records(struct wire *w)
 			 (unsigned long long)n);
 }
 
+/* Where nobody has told an order, one of records may be found in a file. */
+static void reserve_units(struct wire *w)
+{
+	if (w->opts->recover == INFER_OFF || w->opts->store_dir || w->opts->store_bytes)
+		return;
+	dataset_reserve_units(w->dataset, (uint32_t)sysconf(_SC_PAGESIZE),
+			      units_most(w, FOUND_SHARE));
+}
+
 int wire_make_orders(struct wire *w, struct err *err)
 {
 	const struct orders_params op = { .source = w->source,
@@ -121,8 +131,12 @@ int wire_make_orders(struct wire *w, struct err *err)
 					  .memory = daemon_memory_available };
 	int rc = orders_new(&op, &w->orders, err);
 
-	if (rc < 0 || !w->spec)
+	if (rc < 0)
 		return rc;
+	if (!w->spec) {
+		reserve_units(w);
+		return 0;
+	}
 	rc = orders_begin(w->orders, w->spec, err);
 	if (rc < 0)
 		err_prefix(err, "option order");

@@ -219,7 +219,7 @@ static int make_tiers(struct wire *w, struct err *err)
 
 static int make_wait(struct wire *w, struct err *err)
 {
-	uint32_t n_samples = dataset_n_samples(w->dataset), n_units = dataset_n_units(w->dataset);
+	uint32_t n_samples = dataset_n_samples(w->dataset), n_units = dataset_n_file_units(w->dataset);
 	int rc;
 
 	/* As order_is_cut, of all samples: what an order leaves out is not known yet. */

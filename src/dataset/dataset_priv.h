@@ -174,6 +174,7 @@ struct dataset {
 	uint32_t *unit_first; /* of units; NULL: each sample is one */
 	uint64_t cut_bytes;   /* of samples that are several */
 	struct record_units *by_record; /* NULL: records are no units */
+	struct later_units *later;      /* NULL: none become units */
 	uint32_t *n_subdirs; /* per directory number */
 	/* Per entry; changed under the shard's lock. Pages of zeros until something is renewed. */
 	_Atomic uint16_t *renewals;
@@ -204,6 +205,32 @@ uint64_t units_records_bytes(const struct dataset *ds);
 struct dataset_extent units_records_extent(const struct dataset *ds, struct sample_id file,
 					   struct unit_id unit);
 struct unit_id units_records_at(const struct dataset *ds, struct entry_id e, uint64_t offset);
+
+/* units_later.c: where they become units while others use them. Of a unit that is one of those, and of
+ * a file that has them. */
+struct later_units {
+	struct units_later shown;
+	struct later_file {
+		/* Record 0 of the file begins between the two, most likely at `at`. */
+		uint64_t low, at, high, stride;
+		uint32_t each; /* units of a record */
+		_Atomic bool is_mapped;
+	} file[UNITS_LATER_FILES];
+	uint32_t page;
+};
+void units_later_fini(struct dataset *ds);
+struct dataset_extent units_later_extent(const struct dataset *ds, struct unit_id unit);
+struct dataset_extent units_later_own(const struct dataset *ds, struct unit_id unit);
+uint64_t units_later_bytes(const struct dataset *ds, struct unit_id unit);
+/* As units_records_at; and as dataset_unit_before. */
+struct unit_id units_later_at(const struct dataset *ds, struct entry_id e, uint64_t offset);
+struct unit_id units_later_before(const struct dataset *ds, struct entry_id e, uint64_t offset);
+
+static inline bool units_are_later(const struct dataset *ds, struct entry_id e)
+{
+	return ds->later && e.v < ds->t.n_samples &&
+	       unit_later_of(&ds->units, (struct sample_id){ e.v });
+}
 
 static inline uint32_t dataset_slot(const struct dataset *ds, struct entry_id e)
 {

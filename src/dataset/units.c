@@ -71,6 +71,7 @@ int units_init(struct dataset *ds)
 void units_fini(struct dataset *ds)
 {
 	units_records_fini(ds);
+	units_later_fini(ds);
 	free(ds->unit_first);
 }
 
@@ -94,40 +95,71 @@ struct entry_id dataset_unit_entry(const struct dataset *ds, struct unit_id unit
 	return (struct entry_id){ unit_sample(&ds->units, unit).v };
 }
 
+/* What the sample began with, also where it has others now. */
+static uint32_t units_first(const struct dataset *ds, struct sample_id sample, uint32_t *ret_n)
+{
+	const uint32_t *first = ds->units.first;
+
+	*ret_n = first ? first[sample.v + 1] - first[sample.v] : 1;
+	return first ? first[sample.v] : sample.v;
+}
+
 struct dataset_extent dataset_unit_extent(const struct dataset *ds, struct unit_id unit)
 {
 	struct sample_id sample = unit_sample(&ds->units, unit);
 	struct dataset_extent ret = { .entry = { sample.v } };
 	uint64_t size = table_get_size(&ds->t, sample.v);
-	bool is_whole = unit_count(&ds->units, sample) == 1;
+	uint32_t n, first = units_first(ds, sample, &n);
 
-	if (unit_is_in_records(&ds->units, sample))
+	if (unit_is_later(&ds->units, unit))
+		return units_later_extent(ds, unit);
+	if (unit_is_record(&ds->units, unit))
 		return units_records_extent(ds, sample, unit);
-	ret.offset = (uint64_t)(unit.v - unit_first(&ds->units, sample).v) * UNIT_BYTES;
+	ret.offset = (uint64_t)(unit.v - first) * UNIT_BYTES;
 	if (size > ret.offset)
-		ret.length = MIN(size - ret.offset, is_whole ? UNIT_WHOLE_BYTES : UNIT_BYTES);
+		ret.length = MIN(size - ret.offset, n == 1 ? UNIT_WHOLE_BYTES : UNIT_BYTES);
 	return ret;
 }
 
 struct unit_id dataset_unit_at(const struct dataset *ds, struct entry_id e, uint64_t offset)
 {
-	struct unit_id first;
-	uint32_t n = dataset_units_of(ds, e, &first);
-	uint64_t k = offset / (n == 1 ? UNIT_WHOLE_BYTES : UNIT_BYTES);
+	uint32_t first, n;
+	uint64_t k;
 
-	if (dataset_is_in_records(ds, e))
+	if (!dataset_is_sample(ds, e))
+		return UNIT_NONE;
+	if (units_are_later(ds, e))
+		return units_later_at(ds, e, offset);
+	if (ds->by_record && dataset_is_in_records(ds, e)) /* else it is in some since that look */
 		return units_records_at(ds, e, offset);
-	return k < n ? (struct unit_id){ first.v + (uint32_t)k } : UNIT_NONE;
+	first = units_first(ds, (struct sample_id){ e.v }, &n);
+	k = offset / (n == 1 ? UNIT_WHOLE_BYTES : UNIT_BYTES);
+	return k < n ? (struct unit_id){ first + (uint32_t)k } : UNIT_NONE;
 }
 
 uint32_t dataset_units_of(const struct dataset *ds, struct entry_id e, struct unit_id *ret_first)
 {
-	struct sample_id sample = { e.v };
+	const struct units_later_file *later;
+	uint32_t n;
 
-	if (!dataset_is_sample(ds, e)) {
-		*ret_first = UNIT_NONE;
+	*ret_first = UNIT_NONE;
+	if (!dataset_is_sample(ds, e))
 		return 0;
+	later = unit_later_of(&ds->units, (struct sample_id){ e.v });
+	if (later) {
+		ret_first->v = later->first;
+		return later->end - later->first;
 	}
-	*ret_first = unit_first(&ds->units, sample);
-	return unit_count(&ds->units, sample);
+	ret_first->v = units_first(ds, (struct sample_id){ e.v }, &n);
+	return n;
+}
+
+uint32_t dataset_old_units(const struct dataset *ds, struct entry_id e, struct unit_id *ret_first)
+{
+	uint32_t n = 0;
+
+	*ret_first = UNIT_NONE;
+	if (units_are_later(ds, e))
+		ret_first->v = units_first(ds, (struct sample_id){ e.v }, &n);
+	return n;
 }

@@ -214,7 +214,7 @@ int dataset_cut_records(struct dataset *ds, uint32_t page, uint64_t most)
 	uint32_t *first = NULL, n_units = 0;
 	int rc = u ? make(ds, u, most, &first, &n_units) : -ENOMEM;
 
-	assert(page && !(page & (page - 1)) && !ds->by_record);
+	assert(page && !(page & (page - 1)) && !ds->by_record && !ds->later);
 	if (rc < 0) {
 		record_units_free(u);
 		free(first);
@@ -252,8 +252,13 @@ uint64_t units_records_bytes(const struct dataset *ds)
 
 bool dataset_is_in_records(const struct dataset *ds, struct entry_id e)
 {
-	return ds->by_record && dataset_is_sample(ds, e) &&
+	return (ds->by_record || ds->later) && dataset_is_sample(ds, e) &&
 	       unit_is_in_records(&ds->units, (struct sample_id){ e.v });
+}
+
+bool dataset_unit_is_record(const struct dataset *ds, struct unit_id unit)
+{
+	return (ds->by_record || ds->later) && unit_is_record(&ds->units, unit);
 }
 
 /* --- where they are --- */
@@ -278,8 +283,10 @@ struct dataset_extent dataset_unit_own(const struct dataset *ds, struct unit_id 
 	struct dataset_extent ret = dataset_unit_extent(ds, unit);
 	uint64_t size, from, to;
 
-	if (!dataset_is_in_records(ds, ret.entry))
+	if (!dataset_unit_is_record(ds, unit))
 		return ret;
+	if (unit_is_later(&ds->units, unit))
+		return units_later_own(ds, unit);
 	size = table_get_size(&ds->t, ret.entry.v);
 	from = ALIGN_UP(u->start[unit.v], (uint64_t)u->page);
 	to = u->start[unit.v] + u->length[unit.v];
@@ -296,7 +303,11 @@ uint64_t dataset_unit_bytes(const struct dataset *ds, struct unit_id unit)
 	const struct record_units *u = ds->by_record;
 	struct dataset_extent x = dataset_unit_extent(ds, unit);
 
-	return dataset_is_in_records(ds, x.entry) ? MIN(x.length, (uint64_t)u->length[unit.v]) : x.length;
+	if (!dataset_unit_is_record(ds, unit))
+		return x.length;
+	if (unit_is_later(&ds->units, unit))
+		return MIN(x.length, units_later_bytes(ds, unit));
+	return MIN(x.length, (uint64_t)u->length[unit.v]);
 }
 
 /* The last unit of the file that begins no later, when what it begins at is rounded down to `step`. */
@@ -322,6 +333,8 @@ static struct unit_id last_before(const struct dataset *ds, struct entry_id e, u
 
 struct unit_id dataset_unit_before(const struct dataset *ds, struct entry_id e, uint64_t offset)
 {
+	if (units_are_later(ds, e))
+		return units_later_before(ds, e, offset);
 	return last_before(ds, e, offset, ds->by_record->page);
 }
 

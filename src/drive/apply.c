@@ -5,6 +5,8 @@
  */
 #include "drive_priv.h"
 
+#include "clairfs/cache/reads.h"
+
 #include <stdlib.h>
 
 void drive_complete(struct drive *d, struct completion *take_done, enum plan_event_kind kind,
@@ -72,10 +74,25 @@ static int hand_stage(void *ctx, const struct plan_action *action)
 	return 0;
 }
 
+/* Who looks for records goes on with what is known of these: where they were READ it would see less. */
+static void note_record(const struct drive *d, struct unit_id unit)
+{
+	struct read_note note = { .is_record = true };
+
+	if (!d->p.cache.reads || !dataset_unit_is_found(d->dataset, unit))
+		return;
+	note.entry = dataset_unit_entry(d->dataset, unit);
+	note.offset = dataset_found_start(d->dataset, unit);
+	note.length = (uint32_t)dataset_unit_bytes(d->dataset, unit);
+	note.at_ns = clock_now(d->clock);
+	reads_note(d->p.cache.reads, &note);
+}
+
 static void hand_come(void *ctx, struct unit_id unit)
 {
 	const struct drive *d = ctx;
 
+	note_record(d, unit);
 	cache_come(d->cache, unit);
 }
 
@@ -157,6 +174,8 @@ static void hand_opened(void *ctx, struct unit_id unit, const struct step_place 
 	bool is_record = place && place->length && unit_is_in_records(map, open.sample);
 	struct read_place at = { 0 };
 
+	if (!place || place->length) /* else its file was opened, and no more is known */
+		note_record(d, unit);
 	if (!d->p.watch && !d->p.cache.probe)
 		return;
 	if (is_measured)

@@ -117,7 +117,9 @@ static int plan_make(struct drive *d, const struct order_ref *order, struct plan
 	if (!size)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < n; i++)
-		size[i] = dataset_unit_extent(d->dataset, (struct unit_id){ i }).length;
+		size[i] = i < dataset_n_file_units(d->dataset)
+				  ? dataset_unit_extent(d->dataset, (struct unit_id){ i }).length
+				  : PLAN_NO_SIZE;
 	rc = plan_new(&params, ret);
 	if (rc < 0 || !d->p.tape)
 		return rc;

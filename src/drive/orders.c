@@ -114,6 +114,16 @@ uint32_t drive_last_opens(struct drive *d, struct sample_id *ret, uint32_t max)
 	return request.n_opens;
 }
 
+void drive_note_cut(struct drive *d, struct entry_id entry)
+{
+	cache_note_cut(d->cache, entry);
+}
+
+void drive_note_come(struct drive *d, const struct unit_id *unit, size_t n)
+{
+	cache_note_come(d->cache, unit, n);
+}
+
 uint32_t drive_reader_of(struct drive *d, struct sample_id sample)
 {
 	return cache_reader_of(d->cache, unit_first(dataset_unit_map(d->dataset), sample));

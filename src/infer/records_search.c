@@ -23,7 +23,6 @@
 #define MEMORY_SHARE 16u
 #define BYTES_OF_EACH 2u /* records to a byte of bitmaps */
 
-#define AROUND (64u << 10) /* bytes; half of the kernel's read-ahead for FUSE */
 #define WAYS (2 * STRIDE_COUNTS)
 
 /* Where record 0 is, of a mapped file whose READs begin so much too early: the number that they give it, and its
@@ -35,7 +34,7 @@ struct around {
 
 static struct around around_of(const struct stride_view *v)
 {
-	uint64_t at = v->origin + AROUND;
+	uint64_t at = v->origin + INFER_AROUND;
 	struct around ret = { at / v->stride, at % v->stride };
 
 	if (ret.origin + STRIDE_PAGE > v->stride)
@@ -46,7 +45,7 @@ static struct around around_of(const struct stride_view *v)
 /* A way to number the records. */
 struct way {
 	uint64_t n, shift; /* records; what is added to numbers as they are told */
-	bool is_around;    /* READs begin AROUND before their records */
+	bool is_around;    /* READs begin INFER_AROUND before their records */
 };
 
 struct records_search {
@@ -204,7 +203,7 @@ static bool says_place(struct records_search *s, uint64_t length)
 	mutex_lock(&s->mu);
 	is_around = s->is_around;
 	mutex_unlock(&s->mu);
-	return !is_around || length >= 2 * AROUND;
+	return !is_around || length >= 2 * INFER_AROUND;
 }
 
 uint64_t records_search_open(struct records_search *s, uint32_t record, uint64_t length)
@@ -228,6 +227,21 @@ uint64_t records_search_open(struct records_search *s, uint32_t record, uint64_t
 	return follow_take_cpu(s->follow);
 }
 
+/* Of a mapped file the file's end says nothing of where READs begin. */
+static void say_bounds(struct infer_record_file *ret)
+{
+	const struct stride_view *v = &ret->view;
+
+	ret->low = ret->origin - MIN(v->origin - MIN(v->low, v->origin), ret->origin);
+	ret->high = ret->origin + (MAX(v->high, v->origin) - v->origin);
+	if (ret->is_around && v->low == v->high) {
+		ret->low = ret->origin - MIN(ret->origin, STRIDE_PAGE);
+		ret->high = ret->origin + STRIDE_PAGE - 1;
+	}
+	if (ret->is_around && !ret->origin)
+		ret->high = 0;
+}
+
 void records_search_say(struct records_search *s, struct infer_record_file *ret)
 {
 	struct infer_status st;
@@ -240,7 +254,9 @@ void records_search_say(struct records_search *s, struct infer_record_file *ret)
 	mutex_lock(&s->mu);
 	memcpy(ret->spec, s->spec, sizeof(ret->spec));
 	ret->n = s->n;
+	ret->is_around = s->is_around;
 	ret->origin = s->is_around ? around_of(&ret->view).origin : ret->view.origin;
+	say_bounds(ret);
 	ret->plan = s->plan;
 	ret->match = s->match;
 	mutex_unlock(&s->mu);

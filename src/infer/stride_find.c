@@ -329,6 +329,8 @@ static bool choose_stride(const struct read_records *r, const struct fit *fit, u
 		ret->origin = origin;
 		/* A stray near a record's beginning may have moved it by a page. */
 		ret->least = (uint64_t)MAX(low - (int64_t)STRIDE_PAGE, 0);
+		ret->low = nice >= NICE_END ? origin : (uint64_t)MAX(low, 0);
+		ret->high = nice >= NICE_END ? origin : (uint64_t)MIN(high, (int64_t)stride - 1);
 	}
 	/* Of round lengths no number of reads tells the neighbours apart; of others one may end so by chance. */
 	if (n_end == 1 && ret->stride % ROUND_BYTES == 0)

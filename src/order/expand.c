@@ -171,7 +171,9 @@ static void set_bits(uint64_t *bits, uint64_t from, uint64_t end)
 /* The unit behind the last one. */
 static uint64_t unit_past(const struct unit_map *map, uint32_t i)
 {
-	return (uint64_t)map->first[i] + unit_count(map, (struct sample_id){ i });
+	struct sample_id sample = { i };
+
+	return (uint64_t)unit_first(map, sample).v + unit_count(map, sample);
 }
 
 /* Into ret->inner and the bitmap `outside`, what is set there before is of no sample. */
@@ -179,7 +181,8 @@ static void expand_bits(const struct order_info *info, const struct unit_map *ma
 			struct order_info *ret, uint64_t *inner, uint64_t *outside)
 {
 	for (uint32_t i = 0; i < map->n_samples; i++) {
-		uint64_t first = map->first[i], end = unit_past(map, i);
+		uint64_t first = unit_first(map, (struct sample_id){ i }).v,
+			 end = unit_past(map, i);
 
 		set_bits(inner, first + 1, end);
 		if (info->outside && info->outside[i / 64] >> i % 64 & 1) {
@@ -201,7 +204,8 @@ static bool expand_unnumbered(const struct order_info *info, const struct unit_m
 	for (uint32_t i = 0; i < map->n_samples; i++) {
 		if (info->outside && info->outside[i / 64] >> i % 64 & 1)
 			continue;
-		for (uint64_t u = map->first[i]; u < unit_past(map, i); u++) {
+		for (uint64_t u = unit_first(map, (struct sample_id){ i }).v;
+		     u < unit_past(map, i); u++) {
 			left -= outside[u / 64] >> u % 64 & 1;
 			outside[u / 64] &= ~(1ull << u % 64);
 		}
@@ -225,7 +229,7 @@ int order_info_expand(const struct order_info *info, const struct unit_map *map,
 	ret->samples = ret->units = 0;
 	ret->inner = bits;
 	expand_bits(info, map, ret, bits, bits + words);
-	if (map->past) /* a unit may be of several samples, or of none */
+	if (map->past || map->later) /* a unit may be of several samples, or of none */
 		has_outside = expand_unnumbered(info, map, bits + words);
 	ret->outside = has_outside ? bits + words : NULL;
 	*ret_bits = bits;

@@ -171,6 +171,7 @@ void order_free(struct order *order)
 	free(order->outside);
 	free(order->records_outside);
 	free(order->map);
+	free(order->units);
 	free(order->sizes.size);
 	order_records_fini(&order->records);
 	free(order->note);

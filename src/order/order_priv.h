@@ -158,6 +158,7 @@ struct order {
 	struct order_info info;  /* as the kind sees it: in the job's numbers */
 	struct order_info shown; /* to others: in the numbers of the index */
 	struct order_info of_records; /* to others: in those of the table, if it numbers records */
+	struct unit_map *units; /* of records that were found; or NULL */
 	uint64_t *records_outside;    /* bitmap for that; NULL: none */
 	uint64_t (*memory)(void);     /* see order_params */
 	uint32_t *map;           /* see order_numbering; NULL: the same numbers */

@@ -50,6 +50,17 @@ const struct order_info *order_records_info(const struct order *order)
 	return order->records.n > 0 ? &order->of_records : NULL;
 }
 
+void order_set_units(struct order *order, struct unit_map *take_map)
+{
+	assert(!order->units && take_map->n_samples == order->of_records.n);
+	order->units = take_map;
+}
+
+const struct unit_map *order_units(const struct order *order)
+{
+	return order->units;
+}
+
 static int records_fill(const struct order *order, struct order_epoch *e, struct err *err)
 {
 	const struct order_part all = { .epoch = e->epoch, .count = UINT64_MAX };

@@ -39,10 +39,22 @@ static uint32_t carrier_reader_of(void *drive, struct sample_id sample)
 	return drive_reader_of(drive, sample);
 }
 
+static void carrier_cut(void *drive, struct entry_id entry)
+{
+	drive_note_cut(drive, entry);
+}
+
+static void carrier_come(void *drive, const struct unit_id *unit, size_t n)
+{
+	drive_note_come(drive, unit, n);
+}
+
 const struct carrier carrier_drive = { .get_jobs = carrier_get_jobs,
 				       .add = carrier_add,
 				       .end = carrier_end,
 				       .clear = carrier_clear,
 				       .generation = carrier_generation,
 				       .last_opens = carrier_last_opens,
-				       .reader_of = carrier_reader_of };
+				       .reader_of = carrier_reader_of,
+				       .cut = carrier_cut,
+				       .come = carrier_come };

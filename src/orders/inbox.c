@@ -48,6 +48,7 @@ void inbox_post(struct inbox *inbox, struct message *m)
 	assert((m->kind == MESSAGE_WITHDRAWN) == !m->take_order);
 	assert((m->kind == MESSAGE_FOUND) == (m->finder != NULL));
 	assert((m->kind == MESSAGE_RENUMBERED) == (m->before != NULL));
+	assert((m->kind == MESSAGE_RECORDS) == (m->records != NULL));
 	mutex_lock(&inbox->mu);
 	m->is_answered = false;
 	if (inbox->is_closed || (m->finder && m->finder->is_refused)) {

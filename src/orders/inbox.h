@@ -13,12 +13,14 @@
 
 struct announcer;
 struct finder;
+struct records_found;
 
 enum message_kind {
 	MESSAGE_TOLD,       /* an order, made already */
 	MESSAGE_WITHDRAWN,  /* whoever told one takes it back */
 	MESSAGE_FOUND,      /* an order that nobody told */
 	MESSAGE_RENUMBERED, /* the first one, of files that are numbered in another way */
+	MESSAGE_RECORDS,    /* of records that were found in a file */
 };
 
 /* Whoever sends one waits for the answer, so nothing of it is copied. */
@@ -31,6 +33,7 @@ struct message {
 	uint64_t stamp;                 /* of its search, */
 	struct order_epoch *take_epoch; /* and the pass that it was found in, or NULL; gone, too */
 	const char *before;             /* renumbered: spec of the order that is lost */
+	struct records_found *records;  /* records: of which, and whose job it is from then on */
 	int rc;                         /* the answer */
 	struct err err;
 	struct list node; /* the inbox's, under mu: */

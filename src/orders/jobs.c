@@ -328,8 +328,8 @@ static uint32_t find_id(const struct jobs *t, uint32_t id)
 	return NOBODY;
 }
 
-int jobs_put_found(struct orders *o, uint32_t *id, bool is_only, const struct order_spec *spec,
-		   struct order *take_order, struct err *err)
+static int put_found(struct orders *o, uint32_t *id, bool is_only, bool is_of_records,
+		     const struct order_spec *spec, struct order *take_order, struct err *err)
 {
 	struct job like = { .by.uid = NOBODY };
 	struct drive_job views[PLAN_JOBS];
@@ -347,10 +347,23 @@ int jobs_put_found(struct orders *o, uint32_t *id, bool is_only, const struct or
 	if (at != NOBODY)
 		like = o->jobs.job[at];
 	like.is_found = true;
+	like.is_of_records = is_of_records;
 	rc = put_at(o, at, spec, &like, take_order, err);
 	if (rc == 0)
 		*id = like.id;
 	return rc;
+}
+
+int jobs_put_found(struct orders *o, uint32_t *id, bool is_only, const struct order_spec *spec,
+		   struct order *take_order, struct err *err)
+{
+	return put_found(o, id, is_only, false, spec, take_order, err);
+}
+
+int jobs_put_records(struct orders *o, uint32_t *id, const struct order_spec *spec,
+		     struct order *take_order, struct err *err)
+{
+	return put_found(o, id, false, true, spec, take_order, err);
 }
 
 void jobs_add_reader(struct orders *o, uint32_t id, const struct teller *reader)

@@ -45,6 +45,7 @@ struct job {
 	uint32_t n_readers;
 	bool is_own_words; /* the mounting user's (option order), or made of them */
 	bool is_found;     /* nobody told it */
+	bool is_of_records; /* nor does it number files: what it numbers was found, too */
 	/* The owner's own: */
 	enum job_state state;
 	bool is_resident; /* its process told it itself, and was there when samples had been read */
@@ -83,6 +84,10 @@ int jobs_put_first(struct orders *o, const char *before, const struct order_spec
  * room for one more. */
 int jobs_put_found(struct orders *o, uint32_t *id, bool is_only, const struct order_spec *spec,
 		   struct order *take_order, struct err *err) MUST_USE;
+/* An order of records that were found, of the job *id or, if that is not there, of one more. *id: of the
+ * job from here on. -ENOSPC: there is no room for one more. */
+int jobs_put_records(struct orders *o, uint32_t *id, const struct order_spec *spec,
+		     struct order *take_order, struct err *err) MUST_USE;
 /* A process that reads by the order that was found for this job. */
 void jobs_add_reader(struct orders *o, uint32_t id, const struct teller *reader);
 /* GPU wait is accounted for the first one. */

@@ -124,20 +124,27 @@ int orders_listen(struct orders *o, struct err *err)
 
 static int obey_told(struct orders *o, struct message *m)
 {
-	int rc = jobs_put(o, m->spec, m->by, TAKE(m->take_order), &m->err);
+	int rc;
 
-	if (rc == 0) /* and what is being looked for is no longer wanted */
-		untold_told(o->untold, order_spec_text(m->spec));
-	return rc;
+	records_take_units(o, m->take_order);
+	rc = jobs_put(o, m->spec, m->by, TAKE(m->take_order), &m->err);
+	if (rc < 0)
+		return rc;
+	o->is_none_told = false;
+	/* And what is being looked for is no longer wanted. */
+	untold_told(o->untold, order_spec_text(m->spec));
+	return 0;
 }
 
 static int obey_withdrawn(struct orders *o, struct message *m)
 {
 	int rc = jobs_withdraw(o, m->by, &m->err);
 
-	if (rc == 0)
-		untold_told(o->untold, NULL);
-	return rc;
+	if (rc < 0)
+		return rc;
+	o->is_none_told = !o->jobs.n;
+	untold_told(o->untold, NULL);
+	return 0;
 }
 
 static int obey_renumbered(struct orders *o, struct message *m)
@@ -160,6 +167,8 @@ static int obey(struct orders *o, struct message *m)
 		return untold_found(m);
 	case MESSAGE_RENUMBERED:
 		return obey_renumbered(o, m);
+	case MESSAGE_RECORDS:
+		return records_obey(o, m);
 	}
 	return -EINVAL;
 }

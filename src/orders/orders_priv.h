@@ -9,6 +9,7 @@
 #include "clairfs/base/cleanup.h"
 #include "clairfs/base/thr.h"
 #include "clairfs/dataset.h"
+#include "clairfs/dataset/units.h"
 #include "clairfs/orders.h"
 #include "inbox.h"
 #include "jobs.h"
@@ -32,6 +33,8 @@ struct carrier {
 	uint32_t (*generation)(void *ctx);
 	uint32_t (*last_opens)(void *ctx, struct sample_id *ret, uint32_t max);
 	uint32_t (*reader_of)(void *ctx, struct sample_id sample);
+	void (*cut)(void *ctx, struct entry_id entry);
+	void (*come)(void *ctx, const struct unit_id *unit, size_t n);
 };
 extern const struct carrier carrier_drive; /* ctx: a struct drive */
 
@@ -52,6 +55,7 @@ struct orders {
 	struct thr thr; /* the owner */
 	/* The owner's: */
 	uint64_t now_ns, look_ns; /* of this step; when to look for jobs that are over */
+	bool is_none_told; /* the last word was that there is no order */
 	struct untold *untold;    /* looks for orders that nobody told */
 	struct renumber *renumber;
 	struct strides *strides; /* looks for records in files that are cut; NULL: there are none */
@@ -126,8 +130,38 @@ json_t *strides_json(struct strides *s);
 
 /* strides_say.c */
 struct infer_record_file;
-/* One of them, as an object with words for a person; NULL when out of memory. Any thread. */
-json_t *strides_say(const struct orders *o, const struct infer_record_file *file);
+/* One of them, as an object with words for a person; NULL when out of memory. followed: its order is in
+ * force; else why not, static words, or NULL: nobody has tried. state NULL: likewise. Any thread. */
+struct strides_state {
+	bool is_followed, is_lost; /* is_lost: but what is read is not where it says */
+	const char *why_not;
+};
+json_t *strides_say(const struct orders *o, const struct infer_record_file *file,
+		    const struct strides_state *state);
+/* Whether the dataset has a table of these very records. */
+bool strides_has_table(const struct dataset *ds, const struct infer_record_file *file);
+/* Whether everybody who sees the mount may hear the name of that file. */
+bool strides_may_name(const struct dataset *ds, struct entry_id e);
+
+/* records_found.c */
+/* Records of a file, and how an order numbers them. */
+struct records_found {
+	struct dataset_found at; /* where those are that the order numbers */
+	uint32_t n;
+	const uint32_t *begun; /* numbers of those that were read last, in that order */
+	size_t n_begun;
+	uint32_t id; /* the job whose order it is, DRIVE_NO_JOB: of one more; then what it is now */
+};
+/* Has the order of that spec, of the records, put in force, and waits for that. -EBUSY: another one is, now;
+ * else it will never be: -ENOTSUP, -E2BIG, -EEXIST, -EINVAL, -ENOMEM, -ECANCELED. On cl-strides. */
+int records_follow(struct orders *o, const char *spec, struct records_found *found,
+		   struct err *err) MUST_USE;
+/* That job is there, and its order is one of those. ret: what the drive says of it; NULL is fine. Any thread. */
+bool records_are_followed(struct orders *o, uint32_t id, struct drive_job *ret);
+int records_obey(struct orders *o, struct message *m) MUST_USE; /* the owner's half */
+/* An order of the dataset's table that was told: where that is of a file whose records were found, it has
+ * these as units. The owner's. */
+void records_take_units(struct orders *o, struct order *order);
 
 /* renumber.c: other numbers of the files, while the order is lost. */
 int renumber_start(struct orders *o, struct err *err) MUST_USE;

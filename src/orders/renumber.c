@@ -174,6 +174,8 @@ static void look_for_loss(struct renumber *r)
 	const struct plan_status *plan = &views[0].plan;
 	uint64_t spec;
 
+	if (r->o->jobs.n && r->o->jobs.job[0].is_of_records)
+		return; /* there are no files to be numbered */
 	if (r->o->carrier->get_jobs(r->o->carrier_ctx, views) != 1 || !text ||
 	    plan->state != PLAN_LOST || strncmp(text, "list:", strlen("list:")) == 0 ||
 	    is_too_large(r))

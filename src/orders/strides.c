@@ -4,12 +4,16 @@
  * cost infer weighs; a low priority would make unmounting and readers of status wait for a busy CPU. While it judges,
  * READs that find the ring full are not heard of. Where nothing is read it sleeps.
  *
- *	READ -> ring (cache/reads.h) -> cl-strides, twenty times a second -> infer/records.h -> status */
+ *	READ -> ring (cache/reads.h) -> cl-strides, twenty times a second -> infer/records.h -> status
+ *	                                                                     found -> records_found.c
+ *
+ * Once the records of a file are units the planner notes those that are come to, in place of READs. */
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <string.h>
 
+#include "clairfs/base/log.h"
 #include "clairfs/base/text.h"
 #include "clairfs/cache/reads.h"
 #include "clairfs/dataset/units.h"
@@ -20,12 +24,40 @@
 #define IDLE_ROUNDS 20u
 #define NOTES 256u
 #define MEMORY_SHARE 16u /* of ram, for all searches together */
+#define LAST 1024u  /* READs that are known */
+#define BEGUN 256u  /* records of these that the plan is shown */
+#define PAGE 4096u
+#define RETRY_NS (2 * NS_PER_S)
+#define COME_AGAIN 64u /* records of an order that was over, before it is put in force once more */
+
+/* What became of the records that were found in a file. */
+struct taken {
+	uint32_t file;
+	uint32_t id; /* of the job, or DRIVE_NO_JOB */
+	uint32_t n;  /* records; 0: this is nobody's */
+	bool is_around;
+	char spec[INFER_SPEC_MAX]; /* that was tried last */
+	uint64_t retry_ns;         /* not before: another order is in force */
+	bool is_refused;           /* for good */
+	bool was_followed;
+	uint64_t come; /* records since it is not */
+	const char *why_not;
+};
+
+struct last_read {
+	uint32_t file;
+	uint64_t offset;
+};
 
 struct strides {
 	struct orders *o;
 	struct reads *reads;
 	struct infer_records *records;
 	struct thr thr;
+	struct taken taken[INFER_RECORD_FILES]; /* the thread's; changed under mu */
+	struct last_read last[LAST]; /* the thread's; ring */
+	uint32_t n_last;
+	struct infer_record_file *known; /* likewise; [INFER_RECORD_FILES] */
 	struct mutex mu; /* a leaf */
 	struct cond cv;
 	bool is_stopping; /* mu */
@@ -65,7 +97,8 @@ int strides_new(struct orders *o, struct strides **ret, struct err *err)
 	mutex_init(&s->mu);
 	cond_init(&s->cv);
 	params.ctx = s;
-	rc = reads_new(&s->reads);
+	s->known = calloc(INFER_RECORD_FILES, sizeof(*s->known));
+	rc = s->known ? reads_new(&s->reads) : -ENOMEM;
 	if (rc == 0)
 		rc = infer_records_new(&params, &s->records);
 	if (rc < 0) {
@@ -82,6 +115,7 @@ void strides_free(struct strides *s)
 		return;
 	infer_records_free(s->records);
 	reads_free(s->reads);
+	free(s->known);
 	cond_fini(&s->cv);
 	mutex_fini(&s->mu);
 	free(s);
@@ -92,6 +126,47 @@ struct reads *strides_reads(const struct strides *s)
 	return s ? s->reads : NULL;
 }
 
+/* NULL: nothing was tried with it. */
+static struct taken *taken_of(struct strides *s, uint32_t file)
+{
+	for (uint32_t i = 0; i < ARRAY_LEN(s->taken); i++)
+		if (s->taken[i].n && s->taken[i].file == file)
+			return &s->taken[i];
+	return NULL;
+}
+
+/* As a READ of the record would be, so that it has the number that it always had. */
+static void note_record(struct strides *s, struct infer_record_read *read)
+{
+	struct taken *t = taken_of(s, read->file);
+
+	read->offset = ALIGN_DOWN(read->offset, (uint64_t)PAGE);
+	if (!t)
+		return;
+	t->come++;
+	if (!t->is_around)
+		return;
+	read->offset -= MIN(read->offset, (uint64_t)INFER_AROUND);
+	read->length = MAX(read->length, (uint64_t)2 * INFER_AROUND);
+}
+
+static void take_note(struct strides *s, const struct read_note *note)
+{
+	struct infer_record_read read = {
+		.file = note->entry.v,
+		.reader = note->reader,
+		.size = dataset_size(s->o->dataset, note->entry),
+		.offset = note->offset,
+		.length = note->length,
+		.at_ns = note->at_ns,
+	};
+
+	if (note->is_record)
+		note_record(s, &read);
+	s->last[s->n_last++ % LAST] = (struct last_read){ read.file, read.offset };
+	infer_records_read(s->records, &read);
+}
+
 /* Returns how many there were. */
 static uint32_t drain(struct strides *s)
 {
@@ -100,21 +175,148 @@ static uint32_t drain(struct strides *s)
 
 	do {
 		n = reads_take(s->reads, note, NOTES);
-		for (uint32_t i = 0; i < n; i++) {
-			const struct infer_record_read read = {
-				.file = note[i].entry.v,
-				.reader = note[i].reader,
-				.size = dataset_size(s->o->dataset, note[i].entry),
-				.offset = note[i].offset,
-				.length = note[i].length,
-				.at_ns = note[i].at_ns,
-			};
-
-			infer_records_read(s->records, &read);
-		}
+		for (uint32_t i = 0; i < n; i++)
+			take_note(s, &note[i]);
 		all += n;
 	} while (n == NOTES && all < READS_MAX); /* what comes meanwhile has time until the next round */
 	return all;
+}
+
+/* --- what was found is followed --- */
+
+/* The number, by the order, of the record that a READ from there on begins; or false. */
+static bool number_of(const struct infer_record_file *f, uint64_t offset, uint32_t *ret)
+{
+	uint64_t at = offset + (f->is_around ? INFER_AROUND : 0), k;
+
+	if (at + PAGE - 1 < f->low)
+		return false;
+	k = (at + PAGE - 1 - f->low) / f->view.stride;
+	*ret = (uint32_t)MIN(k, (uint64_t)UINT32_MAX);
+	return k < f->n && at <= f->high + k * f->view.stride;
+}
+
+/* The records that were read last, each once in a row. */
+static size_t list_begun(const struct strides *s, const struct infer_record_file *f, uint32_t ret[BEGUN])
+{
+	uint32_t back = MIN(s->n_last, LAST), number, from = BEGUN;
+
+	for (uint32_t i = 1; i <= back && from > 0; i++) {
+		const struct last_read *r = &s->last[(s->n_last - i) % LAST];
+
+		if (r->file == f->file && number_of(f, r->offset, &number) &&
+		    (from == BEGUN || ret[from] != number))
+			ret[--from] = number;
+	}
+	memmove(ret, &ret[from], (BEGUN - from) * sizeof(*ret));
+	return BEGUN - from;
+}
+
+/* Its order and its records are known for sure, and worth requests of their own. */
+static bool is_known(const struct infer_record_file *f)
+{
+	return f->view.kind == STRIDE_RECORDS && f->view.stride_least == f->view.stride_most &&
+	       f->view.stride >= UNIT_RECORD_LEAST && f->spec[0] && f->n >= 2 && f->n < UINT32_MAX &&
+	       f->plan != INFER_PLAN_LOST && !f->is_over && f->low <= f->origin &&
+	       f->origin <= f->high;
+}
+
+static bool is_same(const struct taken *t, const struct infer_record_file *f)
+{
+	return t->n == f->n && strcmp(t->spec, f->spec) == 0;
+}
+
+/* Whether it is to be tried now. The entry of the file, or one that is free. */
+static struct taken *entry_to_try(struct strides *s, const struct infer_record_file *f, uint64_t now_ns)
+{
+	struct taken *t = taken_of(s, f->file);
+	bool is_followed = t && records_are_followed(s->o, t->id, NULL);
+
+	for (uint32_t i = 0; !t && i < ARRAY_LEN(s->taken); i++)
+		if (!s->taken[i].n)
+			t = &s->taken[i];
+	if (!t || !t->n)
+		return t;
+	if (!is_followed && t->id != DRIVE_NO_JOB) {
+		mutex_lock(&s->mu);
+		t->id = DRIVE_NO_JOB;
+		mutex_unlock(&s->mu);
+		t->come = 0;
+	}
+	if (!is_same(t, f))
+		return t;
+	if (is_followed || t->is_refused || now_ns < t->retry_ns)
+		return NULL;
+	return t->was_followed && t->come < COME_AGAIN ? NULL : t;
+}
+
+static void note_tried(struct strides *s, struct taken *t, const struct infer_record_file *f, uint32_t id,
+		       int rc, const char *why_not)
+{
+	mutex_lock(&s->mu);
+	*t = (struct taken){ .file = f->file,
+			     .n = (uint32_t)f->n,
+			     .id = rc == 0 ? id : DRIVE_NO_JOB,
+			     .is_around = f->is_around,
+			     .retry_ns = clock_now(s->o->clock) + RETRY_NS,
+			     .is_refused = rc < 0 && rc != -EBUSY && rc != -ECANCELED,
+			     .was_followed = rc == 0,
+			     .why_not = why_not };
+	memcpy(t->spec, f->spec, sizeof(t->spec));
+	mutex_unlock(&s->mu);
+}
+
+static void try_to_follow(struct strides *s, struct taken *t, const struct infer_record_file *f)
+{
+	uint32_t begun[BEGUN];
+	struct records_found found = {
+		.at = { .entry = { f->file },
+			.stride = f->view.stride,
+			.low = f->low,
+			.at = f->origin,
+			.high = f->high,
+			.n = (uint32_t)f->n,
+			.is_mapped = f->is_around },
+		.n = (uint32_t)f->n,
+		.begun = begun,
+		.n_begun = list_begun(s, f, begun),
+		.id = t->n ? t->id : DRIVE_NO_JOB,
+	};
+	struct err err = { 0 };
+	char name[INFER_NAME_MAX];
+	const char *why_not = NULL;
+	int rc;
+
+	if (dataset_has_records(s->o->dataset) && !strides_has_table(s->o->dataset, f)) {
+		note_tried(s, t, f, found.id, -ENOTSUP, "there is a table of other records");
+		return;
+	}
+	rc = records_follow(s->o, f->spec, &found, &err);
+	if (rc == -EBUSY)
+		why_not = "another order is in force, or none is to be";
+	else if (rc == -ENOTSUP)
+		why_not = "who goes through a file is better off with that";
+	else if (rc < 0)
+		why_not = "there is no room for its records, or they do not fit";
+	name_of(s, f->file, name);
+	if (rc == 0)
+		log_info("%s: its records are fetched ahead, in the order that was found", name);
+	else if (rc != -EBUSY && rc != -ECANCELED)
+		log_info("%s: its records are not fetched ahead: %s", name, err.msg);
+	note_tried(s, t, f, found.id, rc, why_not);
+}
+
+static void follow_found(struct strides *s)
+{
+	size_t n = infer_records_get(s->records, s->known);
+
+	for (size_t i = 0; i < n; i++) {
+		const struct infer_record_file *f = &s->known[i];
+		struct taken *t = is_known(f) ? entry_to_try(s, f, clock_now(s->o->clock)) : NULL;
+
+		if (t)
+			try_to_follow(s, t, f);
+	}
 }
 
 /* False: it is to end. */
@@ -140,6 +342,8 @@ static void *strides_main(void *arg)
 			reads_wait(s->reads);
 		idle = drain(s) ? 0 : idle + 1;
 		infer_records_step(s->records, clock_now(s->o->clock));
+		if (idle < IDLE_ROUNDS && dataset_n_reserved(s->o->dataset))
+			follow_found(s);
 	} while (rest(s, REST_NS));
 	return NULL;
 }
@@ -173,6 +377,28 @@ uint64_t strides_lost(const struct strides *s)
 	return s ? reads_lost(s->reads) : 0;
 }
 
+static struct strides_state state_of(struct strides *s, uint32_t file)
+{
+	struct strides_state ret = { .is_followed = false };
+	struct drive_job job;
+	uint32_t id = DRIVE_NO_JOB;
+
+	mutex_lock(&s->mu);
+	for (uint32_t i = 0; i < ARRAY_LEN(s->taken); i++) {
+		if (!s->taken[i].n || s->taken[i].file != file)
+			continue;
+		id = s->taken[i].id;
+		ret.why_not = s->taken[i].was_followed ? "it was, until it was over or another came"
+						       : s->taken[i].why_not;
+	}
+	mutex_unlock(&s->mu);
+	ret.is_followed = records_are_followed(s->o, id, &job);
+	ret.is_lost = ret.is_followed && job.plan.state == PLAN_LOST;
+	if (ret.is_followed)
+		ret.why_not = NULL;
+	return ret;
+}
+
 json_t *strides_json(struct strides *s)
 {
 	AUTO_FREE struct infer_record_file *file = NULL;
@@ -183,7 +409,10 @@ json_t *strides_json(struct strides *s)
 		return json;
 	file = calloc(INFER_RECORD_FILES, sizeof(*file));
 	n = file ? infer_records_get(s->records, file) : 0;
-	for (size_t i = 0; i < n; i++)
-		(void)json_array_append_new(json, strides_say(s->o, &file[i]));
+	for (size_t i = 0; i < n; i++) {
+		struct strides_state state = state_of(s, file[i].file);
+
+		(void)json_array_append_new(json, strides_say(s->o, &file[i], &state));
+	}
 	return json;
 }

@@ -56,13 +56,18 @@ static void say_read(const struct infer_record_file *f, char out[WORDS_MAX])
 }
 
 /* Nothing where no order can be. */
-static void say_order(const struct infer_record_file *f, char out[WORDS_MAX])
+static void say_order(const struct infer_record_file *f, const struct strides_state *state,
+		      char out[WORDS_MAX])
 {
 	char spec[INFER_SPEC_MAX];
 
 	out[0] = 0;
 	order_spec_show(f->spec, spec, sizeof(spec));
-	if (f->spec[0] && f->plan == INFER_PLAN_LOST)
+	if (state && state->is_followed)
+		snprintf(out, WORDS_MAX, "in the order %s, which is in force%s", spec,
+			 state->is_lost ? ", but the last ones are not read so"
+					: ": they are fetched ahead");
+	else if (f->spec[0] && f->plan == INFER_PLAN_LOST)
 		snprintf(out, WORDS_MAX,
 			 "they were read in the order %s, but the last ones are not (%.0f %% as it says)", spec,
 			 100 * f->match);
@@ -80,13 +85,16 @@ static void say_order(const struct infer_record_file *f, char out[WORDS_MAX])
 		snprintf(out, WORDS_MAX, "in no likely order, by %" PRIu64 " searches", f->searches);
 	else if (f->view.kind == STRIDE_RECORDS)
 		snprintf(out, WORDS_MAX, "their order is not looked for");
+	if (f->spec[0] && state && state->why_not)
+		snprintf(out + strlen(out), WORDS_MAX - strlen(out), "; it is not followed: %s",
+			 state->why_not);
 }
 
 /* --- how to tell it --- */
 
 /* Everybody may read stats.json. Where others see the mount, no name is said that the directories above it keep from
  * some of them, nor of a file that they may not read. */
-static bool may_be_named(const struct dataset *ds, struct entry_id e)
+bool strides_may_name(const struct dataset *ds, struct entry_id e)
 {
 	mode_t needed = S_IROTH;
 	struct stat st;
@@ -123,7 +131,7 @@ static void escape_value(const char *path, char out[3 * PATH_MAX])
 }
 
 /* Whether the dataset has a table of these very records. */
-static bool has_table(const struct dataset *ds, const struct infer_record_file *f)
+bool strides_has_table(const struct dataset *ds, const struct infer_record_file *f)
 {
 	const struct entry_id e = { f->file };
 	uint64_t middle = origin_of(f) + f->view.stride / 2;
@@ -164,7 +172,7 @@ static void say_index(const struct orders *o, const struct infer_record_file *f,
 static json_t *tell_json(const struct orders *o, const struct infer_record_file *f)
 {
 	char path[PATH_MAX], under[3 * PATH_MAX], index[COMMAND_MAX] = "", order[WORDS_MAX + 3 * PATH_MAX];
-	bool has_one = f->spec[0] && !is_about(f) && has_table(o->dataset, f);
+	bool has_one = f->spec[0] && !is_about(f) && strides_has_table(o->dataset, f);
 
 	/* Both are for a shell, and are printed as they are. */
 	if (!f->spec[0] || is_about(f) ||
@@ -182,11 +190,12 @@ static json_t *tell_json(const struct orders *o, const struct infer_record_file 
 	return json_pack("{s:s, s:s}", "index", index, "order", order);
 }
 
-json_t *strides_say(const struct orders *o, const struct infer_record_file *f)
+json_t *strides_say(const struct orders *o, const struct infer_record_file *f,
+		    const struct strides_state *state)
 {
 	char path[PATH_MAX], shown[4 * PATH_MAX], read[WORDS_MAX], order[WORDS_MAX];
 	bool is_records = f->view.kind == STRIDE_RECORDS;
-	bool is_named = may_be_named(o->dataset, (struct entry_id){ f->file });
+	bool is_named = strides_may_name(o->dataset, (struct entry_id){ f->file });
 
 	if (dataset_path(o->dataset, (struct entry_id){ f->file }, path, sizeof(path)) < 0)
 		return NULL;
@@ -194,8 +203,8 @@ json_t *strides_say(const struct orders *o, const struct infer_record_file *f)
 	if (!is_named)
 		snprintf(shown, sizeof(shown), "a file that is not for everybody");
 	say_read(f, read);
-	say_order(f, order);
-	return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:s, s:f, s:I, s:s, s:s, s:o*}", "path", shown,
+	say_order(f, state, order);
+	return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:s, s:f, s:I, s:s, s:s, s:b, s:o*}", "path", shown,
 			 "kind",
 			 is_records ? "records" : "places", "record_bytes",
 			 (json_int_t)(is_records ? f->view.stride : 0), "record_bytes_least",
@@ -204,6 +213,7 @@ json_t *strides_say(const struct orders *o, const struct infer_record_file *f)
 			 (json_int_t)(f->spec[0] ? origin_of(f) : 0), "count",
 			 (json_int_t)(f->spec[0] ? f->n : f->view.n), "is_order_known", is_order_known(f), "order",
 			 f->spec, "match_percent", f->match < 0 ? 0 : 100 * f->match, "searches",
-			 (json_int_t)f->searches, "read", read, "order_words", order, "tell",
+			 (json_int_t)f->searches, "read", read, "order_words", order, "is_followed",
+			 state && state->is_followed, "tell",
 			 is_named ? tell_json(o, f) : NULL);
 }

@@ -112,6 +112,15 @@ static bool is_late(const struct finder *f)
 	return is_found && f->index == EVERYBODY && atomic_load(&f->id) == DRIVE_NO_JOB;
 }
 
+/* A file that such a job reads has other units than orders of files put in force before had. */
+static bool are_records_read(const struct orders *o)
+{
+	for (uint32_t i = 0; i < o->jobs.n; i++)
+		if (o->jobs.job[i].is_of_records)
+			return true;
+	return false;
+}
+
 /* The pass that was found, to see who reads it; NULL: then it is seen by what is read later. */
 static struct order_epoch *epoch_of(const struct orders *o, const struct order *order)
 {
@@ -136,7 +145,7 @@ int untold_found(struct message *m)
 
 	assert(u->finder[f->index] == f && m->take_order);
 	if (!infer_is_current(f->infer, m->stamp) || f->is_over || is_late(f) ||
-	    is_anothers(f, text) || has_joined(f, text))
+	    are_records_read(u->o) || is_anothers(f, text) || has_joined(f, text))
 		return -ECANCELED;
 	order_epoch_free(f->epoch);
 	f->ranks = order_info(m->take_order)->n_ranks;

@@ -47,7 +47,7 @@ static uint32_t fetch_unit_at(const struct plan_job *job, uint64_t due)
  * of those would push out one that the source was asked for already. */
 static uint64_t fetch_reserve(const struct plan *plan, uint64_t horizon)
 {
-	double share = (double)plan->pinned_pages / ((double)plan->mean_pages * (double)plan->n);
+	double share = (double)plan->pinned_pages / ((double)plan->mean_pages * (double)plan->n_sized);
 	double pages = (double)(horizon * plan->mean_pages) * MIN(share, 1);
 
 	return MIN((uint64_t)pages, plan->arena_pages / 4);

@@ -15,7 +15,7 @@ static uint32_t item_sets(const struct plan *plan, const struct item *it)
 	if (it->flags & (HELD_OUT | ALONE))
 		return 0;
 	if (item_state(it) == FETCHING || (it->flags & (NO_FETCH | STAGING | PINNING)) ||
-	    it->pages > plan->max_pages)
+	    it->pages > plan->max_pages || !it->pages)
 		return 1u << SET_GAP;
 	return 1u << (it->flags & PINNED ? SET_STORE : SET_WANT);
 }

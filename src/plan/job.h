@@ -66,7 +66,7 @@ struct plan_job {
 	enum plan_state state;
 	enum plan_why why, note; /* note: what the last re-synchronisation found out */
 	bool is_confirmed, is_span_given, is_repeat, has_epochs_end;
-	uint32_t n_outside; /* units that the job does not number */
+	uint32_t n_outside; /* units that are there and that the job does not number */
 	uint64_t span, span_cap;
 	uint32_t hold_reads;
 	uint64_t reader_span; /* without what allows for readers that are not in step */

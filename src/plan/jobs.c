@@ -37,7 +37,7 @@ void jobs_init_span(struct plan *plan, struct plan_job *job)
 		span += info->samples ? job->reader_span / 4 + job_positions(job, WITHIN) : 0;
 	}
 	job->is_span_given = span != 0;
-	job->span_cap = MIN(4096, MAX(plan->n / 8, MIN(MAX(plan->n, 1), 128)));
+	job->span_cap = MIN(4096, MAX(plan->n_sized / 8, MIN(MAX(plan->n_sized, 1), 128)));
 	if (info->samples)
 		job->span_cap = MAX(job->span_cap, job_positions(job, 2 * WITHIN));
 	job->span = span ? MIN(span, UINT32_MAX) : job->span_cap;
@@ -164,6 +164,8 @@ static int jobs_init_bits(struct plan *plan, struct plan_job *job)
 		r = jobs_copy_bits(plan, &job->info.inner, &job->inner);
 	for (uint64_t w = 0; w < words && job->unnumbered; w++)
 		job->n_outside += (uint32_t)__builtin_popcountll(job->unnumbered[w]);
+	if (job->unnumbered && r == 0) /* those that are not there yet are in no order */
+		job->n_outside -= MIN(job->n_outside, (uint32_t)(plan->n - plan->n_sized));
 	return r;
 }
 

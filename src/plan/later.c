@@ -176,7 +176,7 @@ static void later_judged(struct plan *plan, const struct plan_job *job, uint32_t
 	int r = 0;
 
 	l->is_judged = true;
-	if (out - MIN(out, job->n_outside) <= plan->n / 16)
+	if (out - MIN(out, job->n_outside) <= plan->n_sized / 16)
 		return;
 	/* Zero pages until they are written: buckets that stay empty take no memory. */
 	l->mask = mem_alloc_zero(plan->n, sizeof(*l->mask));
@@ -202,12 +202,14 @@ static void later_judge(struct plan *plan, const struct plan_job *job)
 	if (job->info.is_same_every_epoch || job->info.epochs == 1) {
 		l->is_judged = true;
 	} else if (!ep->next_same) {
-		later_judged(plan, job, plan->n - (uint32_t)MIN(ep->length, plan->n));
+		later_judged(plan, job,
+			     (uint32_t)(plan->n_sized - MIN(ep->length, plan->n_sized)));
 	} else {
 		for (; l->judged < end; l->judged++)
 			l->judged_out += ep->first[l->judged] == SAMPLE_NONE;
 		if (l->judged == plan->n)
-			later_judged(plan, job, l->judged_out);
+			later_judged(plan, job,
+				     l->judged_out - (uint32_t)(plan->n - plan->n_sized));
 	}
 }
 
@@ -365,7 +367,7 @@ bool later_is_complete(struct plan *plan, struct plan_job *job)
 	/* One epoch or the same again and again: there is nothing to be known. */
 	return !job->info.n || job->info.epochs == 1 ||
 	       job->info.is_same_every_epoch ||
-	       (cur->ep && cur->ep->length + job->n_outside >= plan->n &&
+	       (cur->ep && cur->ep->length + job->n_outside >= plan->n_sized &&
 		!cur->ep->next_same) ||
 	       (next->ep && next->is_rerun);
 }

@@ -30,24 +30,31 @@ static uint32_t plan_pages_of(uint64_t bytes)
 	return (uint32_t)MIN(MAX(pages, 1), UINT32_MAX);
 }
 
+void plan_sized(struct plan *plan, uint32_t pages)
+{
+	plan->sum_pages += pages;
+	plan->n_sized++;
+	plan->mean_pages = MAX(plan->sum_pages / plan->n_sized, 1);
+}
+
 static int plan_init_items(struct plan *plan)
 {
 	double squares = 0;
-	uint64_t total = 0;
 
 	plan->item = mem_alloc(plan->n, sizeof(*plan->item));
 	if (!plan->item)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < plan->n; i++) {
-		plan->item[i] =
-			(struct item){ plan_pages_of(plan->params.size[i]), NO_KEY, ABSENT };
-		total += plan->item[i].pages;
+		plan->item[i] = (struct item){ 0, NO_KEY, ABSENT };
+		if (plan->params.size[i] == PLAN_NO_SIZE)
+			continue;
+		plan->item[i].pages = plan_pages_of(plan->params.size[i]);
+		plan_sized(plan, plan->item[i].pages);
 		if (plan->item[i].pages <= plan->max_pages)
 			plan->largest = MAX(plan->largest, plan->item[i].pages);
 		squares += (double)plan->item[i].pages * plan->item[i].pages;
 	}
-	plan->mean_pages = MAX(total / MAX(plan->n, 1), 1);
-	choose_init(plan, (double)total, squares);
+	choose_init(plan, (double)plan->sum_pages, squares);
 	return tree_init(&plan->unkeyed, plan->n);
 }
 
@@ -76,6 +83,7 @@ int plan_new(const struct plan_params *params, struct plan **ret)
 		return -ENOMEM;
 	plan->params = *params;
 	plan->n = params->n;
+	plan->mean_pages = 1;
 	plan->full_pages = plan->arena_pages = params->arena_bytes / PAGE_BYTES;
 	plan->spare_pages = params->spare_bytes / PAGE_BYTES;
 	plan->stage_most = plan->stage_pages = params->stage_bytes / PAGE_BYTES;

@@ -93,6 +93,7 @@ struct plan {
 	uint64_t full_pages;  /* arena_pages when nothing is short */
 	uint64_t spare_pages; /* beyond full_pages, for what is due soon */
 	uint64_t stage_pages, max_pages, store_pages, mean_pages;
+	uint64_t sum_pages, n_sized; /* what mean_pages is of: units that are there */
 	uint64_t largest; /* pages of a unit that is fetched, at most */
 	struct item *item;
 	struct tree unkeyed; /* units in the arena, evictable, of which no next use is known */
@@ -177,6 +178,8 @@ static inline uint32_t actions_left(const struct plan *plan)
 }
 
 /* plan.c */
+/* One more unit that is there, of so many pages that were not counted yet. */
+void plan_sized(struct plan *plan, uint32_t pages);
 /* job: whose epoch it is, or for whom. */
 struct plan_action *plan_act(struct plan *plan, const struct plan_job *job,
 			     enum plan_action_kind kind, uint32_t unit);

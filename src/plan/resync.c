@@ -459,7 +459,7 @@ bool plan_epoch_fits(const struct order_info *info, const struct order_epoch *ep
 		free(job);
 		return false;
 	}
-	plan->n = epoch->n;
+	plan->n = plan->n_sized = epoch->n;
 	jobs_init_span(plan, job);
 	for (uint32_t i = 0; i < n_reads; i++) {
 		uint32_t s = reads[i];

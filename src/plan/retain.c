@@ -536,9 +536,11 @@ void retain_resized(struct plan *plan, uint32_t unit, uint64_t bytes)
 
 	item_out(plan, unit);
 	it->pages = (uint32_t)MIN(MAX(pages, 1), UINT32_MAX);
+	if (!was) /* its bytes are counted already, as those of other units of its file */
+		plan_sized(plan, 0);
 	if (it->pages <= plan->max_pages)
 		plan->largest = MAX(plan->largest, it->pages);
-	if (it->pages > was)
+	if (was && it->pages > was)
 		plan->grown_pages += it->pages - was;
 	if (item_state(it) != ABSENT)
 		plan->used_pages += it->pages - was;

@@ -150,7 +150,7 @@ void score_left(struct plan_job *job)
 static bool score_is_no_chance(const struct plan *plan, const struct plan_job *job, uint32_t in,
 			       uint32_t reads)
 {
-	uint64_t units = MAX(plan->n - job->n_outside, 1);
+	uint64_t units = MAX(plan->n_sized - MIN(plan->n_sized, job->n_outside), 1);
 	double mean = (double)reads * (double)MIN(job->span, units) / (double)units;
 	double over = (double)in - mean;
 

@@ -139,14 +139,16 @@ static bool valid_is_missed(const struct plan_job *job)
 	return slot->ep && slot->low < slot->length && 2 * v->as_foreseen < v->reads;
 }
 
-/* Units from the first one on that the order does not number; no more than are taken in at once. */
+/* Units from the first one on that are there and that the order does not number; no more than are taken in
+ * at once. */
 static struct order_epoch *valid_run(const struct plan *plan, const struct plan_job *job,
 				     uint32_t first)
 {
 	struct order_epoch *ep = calloc(1, sizeof(*ep));
 	uint32_t end = first;
 
-	while (end < plan->n && end - first < FORESEEN_MOST && window_is_outside(plan, job, end))
+	while (end < plan->n && end - first < FORESEEN_MOST && plan->item[end].pages &&
+	       window_is_outside(plan, job, end))
 		end++;
 	if (!ep || end == first) {
 		free(ep);

@@ -548,7 +548,7 @@ bool window_is_outside(const struct plan *plan, const struct plan_job *job, uint
  * units several times over. */
 static uint64_t window_outside_limit(const struct plan *plan, const struct plan_job *job)
 {
-	uint64_t length = job_cur(job)->length, n_other = plan->n - MIN(length, plan->n);
+	uint64_t length = job_cur(job)->length, n_other = plan->n_sized - MIN(length, plan->n_sized);
 
 	if (!job->is_confirmed && !job->is_unprovable)
 		return OUTSIDE_FIRST;

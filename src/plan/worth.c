@@ -52,7 +52,7 @@ void worth_read(struct plan *plan, uint64_t now_ns, uint32_t unit)
 	home = jobs_home(plan, unit, &when);
 	if (home && !home->is_over)
 		w->pages[MIN(worth_bucket(when), WORTH_BUCKETS - 1)] += plan->item[unit].pages;
-	if (++w->reads < MAX(plan->n / 16, SCORE_READS))
+	if (++w->reads < MAX(plan->n_sized / 16, SCORE_READS))
 		return;
 	w->elapsed_ns += (double)(now_ns - w->since_ns);
 	worth_judge(plan);

@@ -21,6 +21,22 @@ static const struct order_info *info_of(const struct order_ref *ref)
 	return ref->is_of_records ? order_records_info(ref->order) : order_info(ref->order);
 }
 
+/* A file may get other units while an epoch is computed. */
+static const struct unit_map *keep_files(struct order_ref *ref)
+{
+	const struct units_later *later = ref->files->later;
+	uint32_t n = later ? atomic_load_explicit(&later->n, memory_order_acquire) : 0;
+
+	if (!later)
+		return ref->files;
+	ref->files_then = *ref->files;
+	ref->files_then.later = &ref->later_then;
+	ref->later_then.from = later->from;
+	memcpy(ref->later_then.file, later->file, n * sizeof(later->file[0]));
+	atomic_init(&ref->later_then.n, n);
+	return &ref->files_then;
+}
+
 struct order_ref *order_ref_new(struct order *order, const struct unit_map *files, bool is_owned)
 {
 	struct order_ref *ref = calloc(1, sizeof(*ref));
@@ -29,9 +45,12 @@ struct order_ref *order_ref_new(struct order *order, const struct unit_map *file
 		return NULL;
 	ref->order = order;
 	ref->is_owned = is_owned;
-	ref->is_of_records = files->of_records && order_n_records(order) > 0;
+	ref->is_of_records = order_n_records(order) > 0 && (files->of_records || order_units(order));
 	ref->files = files;
-	ref->map = ref->is_of_records ? files->of_records : files;
+	if (ref->is_of_records)
+		ref->map = order_units(order) ? order_units(order) : files->of_records;
+	else
+		ref->map = keep_files(ref);
 	ref->info = *info_of(ref);
 	atomic_init(&ref->refs, 1);
 	if (ref->map->first &&

@@ -152,7 +152,8 @@ static enum plan_event_kind kind_for(const struct step_job *job, const struct pl
 	file = unit_sample(order->files, event->unit);
 	if (!unit_is_in_records(order->files, file))
 		return event->kind;
-	if (event->kind == PLAN_EV_OPENED)
+	/* Nor does anything of what the file was before its records were found. */
+	if (event->kind == PLAN_EV_OPENED || !unit_is_record(order->files, event->unit))
 		return STEP_NOTHING;
 	return order->info.inner && order->info.inner[unit / 64] >> unit % 64 & 1 ? PLAN_EV_REACHED
 										  : PLAN_EV_OPENED;

@@ -283,6 +283,8 @@ static void open_tiers(struct rig *rig, struct err *err)
 	must(dataset_open(&dataset, &rig->dataset, err) == 0, err->msg);
 	if (o->records)
 		cut_records(rig, o->records, err);
+	if (o->reserves)
+		dataset_reserve_units(rig->dataset, 4096, UINT64_MAX);
 	must(io_pool_new(&io, &pool, err) == 0, err->msg);
 	rig->io = fault_io_new(pool);
 	rig->metrics = metrics_new();

@@ -28,6 +28,7 @@ struct rig_options {
 	uint64_t arena_bytes; /* the plan's part; 0 = half of the limit */
 	const char *order;    /* spec, NULL = none */
 	const char *records;  /* lines of a table, "class/000000.jpg 0 50000": units; NULL = none */
+	bool reserves;        /* room for records that are found */
 	uint64_t store_bytes; /* 0 = 32 MiB */
 	uint64_t store_limit; /* the store's own; 0 = 64 MiB */
 	uint64_t store_segment;

@@ -87,13 +87,29 @@ static uint32_t fake_reader_of(void *ctx, struct sample_id sample)
 	return 0;
 }
 
+static void fake_cut(void *ctx, struct entry_id entry)
+{
+	(void)entry;
+	((struct fake *)ctx)->n_cut++;
+}
+
+static void fake_come(void *ctx, const struct unit_id *unit, size_t n)
+{
+	struct fake *f = ctx;
+
+	f->n_come += (uint32_t)n;
+	f->last_come = n ? unit[n - 1].v : f->last_come;
+}
+
 static const struct carrier fake_carrier = { .get_jobs = fake_get_jobs,
 					 .add = fake_add,
 					 .end = fake_end,
 					 .clear = fake_clear,
 					 .generation = fake_generation,
 					 .last_opens = fake_last_opens,
-					 .reader_of = fake_reader_of };
+					 .reader_of = fake_reader_of,
+					 .cut = fake_cut,
+					 .come = fake_come };
 
 static void watch_first(void *ctx, const struct order_info *info, uint32_t generation)
 {
@@ -126,25 +142,16 @@ void process_end(struct teller *t)
 	CHECK_INT(waitpid(t->id.pid, NULL, 0), t->id.pid);
 }
 
-void bed_new(struct bed *b)
+void bed_open(struct bed *b, const char *root)
 {
 	static const char *const names[WHOS] = { "zero", "one", "two" };
 	const struct orders_search search = { .effort = INFER_QUICK, .ram = 1u << 30 };
-	const char *paths[N + 1] = { NULL };
-	AUTO_FREE char *root = NULL;
-	static char name[N][16];
-	static int beds;
 	struct orders_params params = { .mountpoint = "/mnt", .clock = clock_monotonic() };
 	struct err err = { 0 };
 
-	for (int i = 0; i < N; i++) {
-		snprintf(name[i], sizeof(name[i]), "%d", i);
-		paths[i] = name[i];
-	}
 	*b = (struct bed){ .fake.now_ns = 1000 * NS_PER_S };
-	snprintf(name[0], sizeof(name[0]), "bed%d", beds++);
-	root = kit_tree(name[0], paths);
 	b->ds = kit_open(root, (struct kit_open){ .layout = LAYOUT_AUTO });
+	dataset_reserve_units(b->ds, 4096, UINT64_MAX);
 	params.source = root;
 	params.dataset = b->ds;
 	CHECK_INT(orders_new(&params, &b->o, &err), 0);
@@ -154,6 +161,22 @@ void bed_new(struct bed *b)
 	orders_set_watch(b->o, &(struct orders_watch){ .first = watch_first, .ctx = &b->fake });
 	for (int i = 0; i < WHOS; i++)
 		b->who[i] = (struct announcer){ UID, names[i], false, process_new() };
+}
+
+void bed_new(struct bed *b)
+{
+	const char *paths[N + 1] = { NULL };
+	AUTO_FREE char *root = NULL;
+	static char name[N][16];
+	static int beds;
+
+	for (int i = 0; i < N; i++) {
+		snprintf(name[i], sizeof(name[i]), "%d", i);
+		paths[i] = name[i];
+	}
+	snprintf(name[0], sizeof(name[0]), "bed%d", beds++);
+	root = kit_tree(name[0], paths);
+	bed_open(b, root);
 }
 
 void bed_free(struct bed *b)

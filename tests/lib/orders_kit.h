@@ -26,6 +26,7 @@ struct fake {
 	int refuses; /* what the next order is answered with, or 0 */
 	bool is_put_first; /* the next job is to come before the others */
 	const char *why; /* the last job was ended for */
+	uint32_t n_cut, n_come, last_come; /* files that were cut, units that were come to, the last of them */
 	uint32_t first;  /* id that the watch was told last */
 	uint64_t now_ns;
 };
@@ -41,6 +42,8 @@ struct bed {
 struct teller process_new(void);
 void process_end(struct teller *t);
 void bed_new(struct bed *b);
+/* With the files of that directory, and room for records that are found. */
+void bed_open(struct bed *b, const char *root);
 void bed_free(struct bed *b);
 struct order_spec *spec_of(const char *text);
 /* A message as its sender leaves it; text NULL: somebody takes an order back. */

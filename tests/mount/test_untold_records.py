@@ -83,9 +83,10 @@ def is_order_found_and_told(place, name, how, origin, header=b""):
         tap.ok(abs(one["first_offset"] - origin) < 4096, "and where the first one begins, to a page", one["first_offset"])
         tap.equal(read_all(mount, name, first[900:2400], how, origin), 0, "the next ones are, too")
         one = records(mount.wait_for(lambda s: records(s)[0]["match_percent"] >= 60 and s, "they are in its order as well"))[0]
+        tap.ok(one["is_followed"], "it is followed", one)
         status = good("status", mount.mountpoint).decode()
         tap.ok(f"records   {name}: read in {N} records of {STRIDE} bytes" in status, "status says so", status)
-        tap.ok(f"in the order {ORDER}: " in status, "and in which order", status)
+        tap.ok(f"in the order {ORDER}, which is in force" in status, "and in which order", status)
         tap.ok(f"order={one['tell']['order']}\n" in status, "and how that can be told", status)
         log = mount.text()
         tap.equal(log.count(f"{name}: its {N} records are read in the order {ORDER}"), 1, "the log has it once")
@@ -115,9 +116,12 @@ def table_that_is_there_is_not_told_again(place):
     with place.mount(recover="full") as mount:
         tap.equal(read_all(mount, "train.npy", epoch_of(ORDER)[:900], origin=128), 0, "every record is right")
         tell = found(mount, ORDER)["tell"]
+        mount.wait_for(lambda s: records(s)[0]["is_followed"], "it is followed")
         tap.equal(tell, {"index": "", "order": f"{ORDER}:records=1:under=train.npy"}, "only the order is left to tell")
         mount.tell(tell["order"])
         tap.equal(mount.stats()["order"]["spec"], tell["order"], "this mount takes it, too")
+        tap.equal(read_all(mount, "train.npy", epoch_of(ORDER)[900:1800], origin=128), 0, "every record is right")
+        mount.wait_for(lambda s: s["order"]["state"] == "following", "and follows it record by record, as they are units already")
 
 
 def nothing_is_claimed(place, what, how_to_read, is_right=lambda r: r == []):

@@ -710,7 +710,7 @@ static void records_are_held_by_the_thousand(void)
 {
 	AUTO_FREE char *text = many();
 	uint64_t seed = check_seed(), size = start_of(RECORDS) + 100;
-	static bool is_held[RECORDS];
+	static bool is_held[RECORDS], was_missed[RECORDS];
 	struct rig *rig = rig_new(&(struct rig_options){ .n = 1,
 							 .sizes = &size,
 							 .arena_limit = 64 * MIB,
@@ -718,6 +718,7 @@ static void records_are_held_by_the_thousand(void)
 							 .records = text });
 
 	memset(is_held, 0, sizeof(is_held));
+	memset(was_missed, 0, sizeof(was_missed));
 	CHECK_U64(dataset_n_units(rig->dataset), RECORDS);
 	for (uint32_t k = 0; k < 4000; k++) {
 		uint32_t i = (uint32_t)check_rand_below(&seed, RECORDS);
@@ -733,7 +734,10 @@ static void records_are_held_by_the_thousand(void)
 			is_held[i] = true;
 		}
 		class = rig_read_check(rig, 0, from, (uint32_t)(end - from));
-		CHECK_INT(class, is_held[i] ? READ_ARENA : READ_MISS);
+		/* What is asked for again soon after it was missed is kept, see hot.c. */
+		if (is_held[i] || class != READ_MISS)
+			CHECK(class == READ_ARENA && (is_held[i] || was_missed[i]));
+		was_missed[i] |= !is_held[i];
 	}
 	for (uint32_t i = 0; i < RECORDS; i++)
 		if (is_held[i])

@@ -87,7 +87,7 @@ static const char *text_of(const json_t *json, const char *key)
 static json_t *check_said(const struct bed *b, const struct infer_record_file *f, const char *read, const char *order,
 			  const char *tell)
 {
-	json_t *json = strides_say(b->o, f), *told = json_object_get(json, "tell");
+	json_t *json = strides_say(b->o, f, NULL), *told = json_object_get(json, "tell");
 
 	CHECK(json);
 	CHECK_STR(text_of(json, "read"), read);
@@ -126,7 +126,7 @@ static void words_say_no_more_than_is_known(void)
 			       "they were read in the order torch-loader:seed=42, but the last ones are not "
 			       "(2 % as it says)",
 			       tell));
-	json = strides_say(b.o, &f);
+	json = strides_say(b.o, &f, NULL);
 	CHECK(json_is_false(json_object_get(json, "is_order_known")));
 	json_decref(json);
 	f.plan = INFER_PLAN_FOLLOWED;
@@ -179,7 +179,7 @@ static void commands_name_the_records(void)
 		f = file_of(&b);
 		f.n = RECORDS;
 		snprintf(f.spec, sizeof(f.spec), "sequential");
-		json = strides_say(b.o, &f);
+		json = strides_say(b.o, &f, NULL);
 		tell = json_object_get(json, "tell");
 		CHECK(!tell == !rows[i].command);
 		if (tell) {
@@ -208,7 +208,7 @@ static void command_is_whole_or_none(void)
 	f.n = RECORDS;
 	snprintf(f.spec, sizeof(f.spec), "sequential");
 	b.o->search.snapshot_dir = dir;
-	json = strides_say(b.o, &f);
+	json = strides_say(b.o, &f, NULL);
 	CHECK(json && !json_object_get(json, "tell"));
 	json_decref(json);
 	bed_free(&b);
@@ -251,7 +251,7 @@ static void names_are_no_commands(void)
 		f = file_of(&b);
 		f.n = RECORDS;
 		snprintf(f.spec, sizeof(f.spec), "sequential");
-		json = strides_say(b.o, &f);
+		json = strides_say(b.o, &f, NULL);
 		CHECK(json && !json_object_get(json, "tell"));
 		CHECK(!strchr(text_of(json, "path"), '\033'));
 		json_decref(json);
@@ -290,7 +290,7 @@ static void names_are_said_to_whom_they_are_shown(void)
 		f = file_of(&b);
 		f.n = RECORDS;
 		snprintf(f.spec, sizeof(f.spec), "sequential");
-		json = strides_say(b.o, &f);
+		json = strides_say(b.o, &f, NULL);
 		CHECK(json);
 		CHECK(!strstr(text_of(json, "path"), "secret") == !rows[i].is_named);
 		CHECK(!json_object_get(json, "tell") == !rows[i].is_named);
@@ -310,12 +310,12 @@ static void table_that_is_there_is_not_made_again(void)
 	f = file_of(&b);
 	f.n = RECORDS;
 	snprintf(f.spec, sizeof(f.spec), "sequential");
-	json = strides_say(b.o, &f);
+	json = strides_say(b.o, &f, NULL);
 	CHECK_STR(text_of(json_object_get(json, "tell"), "index"), "");
 	json_decref(json);
 	f.view.stride = 2 * STRIDE; /* of others */
 	f.n = RECORDS / 2;
-	json = strides_say(b.o, &f);
+	json = strides_say(b.o, &f, NULL);
 	CHECK(!json_object_get(json, "tell")); /* a new table would take the place of that one */
 	json_decref(json);
 	bed_free(&b);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What stays in the arena after it was read, and what goes. */
+#include "clairfs/base/clock.h"
 #include "plan_story.h"
+#include "src/plan/plan_priv.h"
 
 static const struct order_info info_400 = { .n = 400, .world = 1, .n_ranks = 1 };
 
@@ -179,7 +181,40 @@ static void some_of_the_largest_samples_always_fit(void)
 	story_free(st);
 }
 
+/* Their bytes are those of units that are there. */
+static void units_that_are_not_there_yet_count_for_nothing(void)
+{
+	struct plan_params p = story_params(&info_400);
+	uint64_t sizes[400], now = NS_PER_S;
+	struct plan *plan;
+
+	for (uint32_t i = 0; i < 400; i++)
+		sizes[i] = i < 100 ? 16384 : PLAN_NO_SIZE;
+	p.size = sizes;
+	p.order = NULL;
+	CHECK_INT(plan_new(&p, &plan), 0);
+	CHECK_U64(plan->n_sized, 100);
+	CHECK_U64(plan->mean_pages, 4);
+	for (uint32_t i = 100; i < 200; i++)
+		plan_event(plan, now++, &(struct plan_event){ .kind = PLAN_EV_RESIZED,
+							      .unit = { i },
+							      .bytes = 8000 });
+	CHECK_U64(plan->n_sized, 200);
+	CHECK_U64(plan->mean_pages, 2);
+	CHECK_U64(plan->item[150].pages, 2);
+	CHECK_U64(plan->grown_pages, 0);
+	plan_event(plan, now++,
+		   &(struct plan_event){ .kind = PLAN_EV_RESIZED, .unit = { 150 }, .bytes = 9000 });
+	CHECK_U64(plan->n_sized, 200);
+	CHECK_U64(plan->item[150].pages, 3);
+	CHECK_U64(plan->grown_pages, 1);
+	(void)plan_step(plan, now);
+	plan_free(plan);
+}
+
 static const struct check_test tests[] = {
+	{ "units_that_are_not_there_yet_count_for_nothing",
+	  units_that_are_not_there_yet_count_for_nothing },
 	{ "a_smaller_arena_is_kept_to_and_a_larger_one_used_again",
 	  a_smaller_arena_is_kept_to_and_a_larger_one_used_again },
 	{ "some_of_the_largest_samples_always_fit", some_of_the_largest_samples_always_fit },

@@ -124,6 +124,32 @@ static void the_first_time_it_is_expected_to_go_on_as_it_began(void)
 	story_free(st);
 }
 
+/* Units of records may be found later: until then nobody can have them. */
+static void what_is_not_there_yet_is_not_expected(void)
+{
+	struct order_info info = info_of(0);
+	struct plan_params p = story_params(&info);
+	uint64_t sizes[N];
+	struct story *st;
+
+	for (uint32_t i = 0; i < N; i++)
+		sizes[i] = i < N - 100 ? 4096 : PLAN_NO_SIZE;
+	p.arena_bytes = 4096 * 430;
+	p.span = 64;
+	st = story_prepare(p, sizes);
+	st->n_order = st->mark = N_TRAIN;
+	story_step(st);
+	for (uint32_t i = 0; i < N; i++)
+		CHECK(sizes[i] != PLAN_NO_SIZE || !st->is_there[i]);
+	story_read(st, 0, 0, N_TRAIN);
+	validate(st, 2 * FIRST);
+	CHECK_U64(story_status(st).valid_length, N_VALID - 100);
+	story_step(st);
+	for (uint32_t i = 0; i < N; i++)
+		CHECK(sizes[i] != PLAN_NO_SIZE || !st->is_there[i]);
+	story_free(st);
+}
+
 static void files_here_and_there_are_the_beginning_of_nothing(void)
 {
 	struct order_info info = info_of(90);
@@ -543,6 +569,7 @@ static const struct check_test tests[] = {
 	{ "what_was_read_once_is_there_the_next_time", what_was_read_once_is_there_the_next_time },
 	{ "the_first_time_it_is_expected_to_go_on_as_it_began",
 	  the_first_time_it_is_expected_to_go_on_as_it_began },
+	{ "what_is_not_there_yet_is_not_expected", what_is_not_there_yet_is_not_expected },
 	{ "files_here_and_there_are_the_beginning_of_nothing",
 	  files_here_and_there_are_the_beginning_of_nothing },
 	{ "its_first_samples_are_staged_while_the_epoch_ends",

@@ -6,6 +6,7 @@
 #include "check.h"
 #include "clairfs/base/clock.h"
 #include "clairfs/base/ids.h"
+#include "clairfs/order/records.h"
 #include "clairfs/step.h"
 
 enum { PAGE = 4096, QUEUE = 4096 };
@@ -346,7 +347,148 @@ static void records_say_nothing_of_a_job_of_files(void)
 	world_free(w);
 }
 
+/* --- records that are found while the mount runs --- */
+
+enum { OLD = 31, FOUND = 100 }; /* 31 units before, of which file 1 has ten; then 100 records of that */
+
+static int list_found(void *ctx, struct order_shard **ret, size_t *ret_n)
+{
+	*ret = calloc(1, sizeof(**ret));
+	CHECK(*ret);
+	(*ret)[0] = (struct order_shard){ .sample = 1, .count = FOUND };
+	*ret_n = 1;
+	return 0;
+}
+
+/* The map that such an order has with it. */
+static struct unit_map *found_map(void)
+{
+	struct unit_map *map = malloc(sizeof(*map) + 2 * FOUND * sizeof(uint32_t));
+	uint32_t *first;
+
+	CHECK(map != NULL);
+	first = (uint32_t *)(map + 1);
+	for (uint32_t i = 0; i < FOUND; i++) {
+		first[i] = OLD + i;
+		first[FOUND + i] = OLD + i + 1;
+	}
+	*map = (struct unit_map){
+		.n_samples = FOUND, .n_units = UNITS, .first = first, .past = first + FOUND
+	};
+	return map;
+}
+
+static struct units_later later;
+static const struct unit_map *files_with_room(void)
+{
+	static const uint32_t first[] = { 0, 10, 20, 30, 31 };
+	static struct unit_map files;
+
+	later = (struct units_later){ .from = OLD };
+	files = (struct unit_map){
+		.n_samples = FILES, .n_units = UNITS, .first = first, .later = &later
+	};
+	return &files;
+}
+
+static void cut_file(void)
+{
+	later.file[0] = (struct units_later_file){ .sample = 1, .first = OLD, .end = OLD + FOUND };
+	atomic_store(&later.n, 1);
+}
+
+static struct order_ref *order_in(const struct unit_map *files, const char *text, bool is_found)
+{
+	struct order_params params = { .n = FILES };
+	struct order_spec *spec = NULL;
+	struct order *order = NULL;
+	struct err err = { 0 };
+	struct order_ref *ref;
+
+	if (is_found) {
+		params.n_records = FOUND;
+		params.shards = list_found;
+	}
+	CHECK_INT(order_spec_parse(text, &spec, &err), 0);
+	CHECK_INT(order_new(spec, &params, &order, &err), 0);
+	order_spec_free(spec);
+	if (is_found)
+		order_set_units(order, found_map());
+	ref = order_ref_new(order, files, true);
+	CHECK(ref != NULL);
+	return ref;
+}
+
+static void job_that_was_found_to_read_records_is_followed(void)
+{
+	const struct unit_map *files = files_with_room();
+	struct order_ref *ref = order_in(files, "torch-randperm:seed=5:records=1:epochs=2", true);
+	struct order_epoch *ep = NULL;
+	struct world *w = world_new();
+	struct err err = { 0 };
+	uint32_t id = 0;
+
+	CHECK(ref->is_of_records);
+	CHECK_U64(ref->info.n, UNITS);
+	cut_file();
+	w->may_be_whole = true; /* and nothing is */
+	CHECK_INT(order_ref_epoch(ref, 0, &ep, &err), 0);
+	CHECK_U64(ep->length, FOUND);
+	CHECK_INT(step_add_order(&w->step, &ref, STEP_NO_JOB, w->now, &id), 0);
+	/* It had begun: these are shown to it before its epoch is there. */
+	for (uint32_t i = 0; i < 60; i++)
+		tell(w, PLAN_EV_REACHED, ep->sample[i]);
+	settle(w);
+	CHECK_INT(step_state(&w->step), PLAN_FOLLOWING);
+	CHECK_U64(w->step.first.position, 60);
+	for (uint32_t i = 60; i < 90; i++) {
+		tell(w, PLAN_EV_REACHED, 10 + i % 10); /* of what the file was before */
+		tell(w, PLAN_EV_OPENED, OLD);
+		tell(w, PLAN_EV_REACHED, ep->sample[i]);
+		settle(w);
+	}
+	CHECK_U64(w->step.first.position, 90);
+	CHECK_U64(w->step.first.mismatches, 0);
+	CHECK_U64(w->step.all.opened, 90);
+	order_epoch_free(ep);
+	world_free(w);
+}
+
+/* A file may be cut while an epoch is computed: it is of the units that there were. */
+static void order_of_files_has_the_units_of_its_beginning(void)
+{
+	const struct unit_map *files = files_with_room();
+	struct order_ref *before = order_in(files, "sequential:epochs=2", false), *after;
+	struct order_epoch *ep = NULL;
+	struct err err = { 0 };
+
+	cut_file();
+	after = order_in(files, "sequential:epochs=2", false);
+	CHECK_INT(order_ref_epoch(before, 0, &ep, &err), 0);
+	CHECK_U64(ep->length, OLD);
+	CHECK_U64(ep->n, UNITS);
+	CHECK_U64(ep->sample[10], 10);
+	CHECK_U64(before->info.units, OLD);
+	CHECK_INT(before->info.outside[OLD / 64] >> OLD % 64 & 1, 1);
+	order_epoch_free(ep);
+	CHECK_INT(order_ref_epoch(after, 0, &ep, &err), 0);
+	CHECK_U64(ep->length, OLD - 10 + FOUND);
+	CHECK_U64(ep->sample[10], OLD);
+	CHECK_U64(ep->sample[10 + FOUND], 20);
+	CHECK_U64(after->info.units, OLD - 10 + FOUND);
+	CHECK_INT(after->info.outside[0] >> 10 & 1, 1); /* nobody comes to these any more */
+	CHECK_INT(after->info.inner[0] >> OLD & 1, 0);
+	CHECK_INT(after->info.inner[0] >> (OLD + 1) & 1, 1);
+	order_epoch_free(ep);
+	order_ref_put(before);
+	order_ref_put(after);
+}
+
 static const struct check_test tests[] = {
+	{ "job_that_was_found_to_read_records_is_followed",
+	  job_that_was_found_to_read_records_is_followed },
+	{ "order_of_files_has_the_units_of_its_beginning",
+	  order_of_files_has_the_units_of_its_beginning },
 	{ "most_records_are_pushed_whole", most_records_are_pushed_whole },
 	{ "records_say_nothing_of_a_job_of_files", records_say_nothing_of_a_job_of_files },
 	{ "records_are_not_measured_for_a_job_of_files", records_are_not_measured_for_a_job_of_files },

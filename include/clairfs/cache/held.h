@@ -135,6 +135,10 @@ uint32_t cache_place_open(struct cache *cache, struct unit_id unit, uint32_t gen
 			  const struct read_place *place);
 /* What is expected to be asked of it. */
 uint64_t cache_asked_of(struct cache *cache, struct unit_id unit);
+/* Records of that file have become its units: who plans hears how large they are. */
+void cache_note_cut(struct cache *cache, struct entry_id entry);
+/* Readers had come to these before they were units. */
+void cache_note_come(struct cache *cache, const struct unit_id *unit, size_t n);
 /* Prefetches that were held up by the probe may go. */
 void cache_prefetch_go(struct cache *cache);
 /* A few times a second: decides how reads were served, and asks the probe. One thread. */

@@ -5,6 +5,7 @@
 #ifndef CLAIRFS_CACHE_READS_H
 #define CLAIRFS_CACHE_READS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "clairfs/base/cleanup.h"
@@ -18,6 +19,8 @@ struct read_note {
 	uint32_t length;       /* bytes */
 	uint64_t offset, at_ns; /* at_ns: when it came, by the cache's clock */
 	uint32_t reader;       /* the thread, 0: not known */
+	/* No READ: a reader has come to a record whose place is known, by whatever says so. */
+	bool is_record;
 };
 
 struct reads;

@@ -58,6 +58,50 @@ struct unit_id dataset_unit_before(const struct dataset *ds, struct entry_id e, 
 struct unit_id dataset_unit_of_read(const struct dataset *ds, struct entry_id e, uint64_t offset,
 				    uint32_t length);
 
+/* As dataset_is_in_records, of one unit: false of those that its file has no more. */
+bool dataset_unit_is_record(const struct dataset *ds, struct unit_id unit);
+
+/* --- records that are found while others use the units --- */
+
+/* Has room for units of records behind all others: for those of all files that are cut, `most` at most.
+ * None where no file is cut, or where there is no memory; not after dataset_cut_records. Set-up only. */
+void dataset_reserve_units(struct dataset *ds, uint32_t page, uint64_t most);
+/* How many there is room for. dataset_n_units has them, from the first one on. */
+uint32_t dataset_n_reserved(const struct dataset *ds);
+
+/* Records of one length, one behind the other, in one file. */
+struct dataset_found {
+	struct entry_id entry;
+	uint64_t stride;        /* UNIT_RECORD_LEAST at least */
+	uint64_t low, at, high; /* where the first one begins: between low and high, most likely at */
+	uint32_t n;             /* how many there are from there on, at least */
+	bool is_mapped;         /* by who reads it: the kernel asks for what is around a page, too */
+};
+/* From here on the records of that file are its units, those before the first one as well, and as many as
+ * it has room for. A unit has all pages that may be its record's, as its place is known to some bytes
+ * only, and for itself those that must be. What numbers meant before they mean still: dataset_unit_extent.
+ * *ret_first: the number in the file of the first one that was found. 0, also where the file is in these
+ * records already; -EEXIST: it is in others; -E2BIG: there is no room for them; -ENOTSUP: it is no file
+ * that is cut; -EINVAL: they cannot be in it. By one thread at a time; others need not know. */
+int dataset_cut_found(struct dataset *ds, const struct dataset_found *found, uint32_t *ret_first)
+	MUST_USE;
+/* Whether the file is in these records; *ret_first as above. Any thread. */
+bool dataset_is_cut_so(const struct dataset *ds, const struct dataset_found *found, uint32_t *ret_first);
+/* Of a file that was cut so: an order that numbers n of its records, from that one on, has this map to
+ * units (heap, one block). -EINVAL: it has fewer; -ENOMEM. */
+int dataset_found_map(const struct dataset *ds, struct entry_id e, uint32_t first, uint32_t n,
+		      struct unit_map **ret) MUST_USE;
+/* Where the record of a unit that was cut so begins, most likely. */
+uint64_t dataset_found_start(const struct dataset *ds, struct unit_id unit);
+/* Whether it was. */
+bool dataset_unit_is_found(const struct dataset *ds, struct unit_id unit);
+/* Whether a file that was cut so was mapped by who read it when that was said last. */
+bool dataset_is_mapped(const struct dataset *ds, struct entry_id e);
+/* The units that such a file had before; 0: it is no such file. Something may still be held of them. */
+uint32_t dataset_old_units(const struct dataset *ds, struct entry_id e, struct unit_id *ret_first);
+/* How many units there are that are no such records: what dataset_n_units was without room for these. */
+uint32_t dataset_n_file_units(const struct dataset *ds);
+
 /* Bytes of samples that are cut, when the dataset was opened. */
 uint64_t dataset_cut_bytes(const struct dataset *ds);
 /* Its file. */

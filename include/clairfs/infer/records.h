@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Records inside large files, and the order they are read in, when nobody told either: from READs as the kernel
  * sends them (stride.h) to numbers of records, and from these to an order as from opened files (infer.h). A few
- * files at a time. What is known is said, nothing is done about it.
+ * files at a time. What is known is said; who asks may do something about it.
  *
  * How it decides: "Records in one file" in src/infer/README.md. */
 #ifndef CLAIRFS_INFER_RECORDS_H
@@ -12,6 +12,7 @@
 
 #define INFER_RECORD_FILES 8 /* that are looked at */
 #define INFER_NAME_MAX 512
+#define INFER_AROUND (64u << 10) /* bytes; half of the kernel's read-ahead for FUSE */
 
 struct infer_records_params {
 	enum infer_effort effort; /* INFER_OFF: no order is looked for, records are. INFER_FULL is as INFER_QUICK */
@@ -60,6 +61,8 @@ struct infer_record_file {
 	char spec[INFER_SPEC_MAX]; /* the order that was found, "": none */
 	uint64_t n, origin; /* records that the order numbers; where record 0 begins: also what view.origin cannot tell,
 			     * as a file that is mapped is read from before each record on */
+	uint64_t low, high; /* origin is between these, if what was read says so */
+	bool is_around;     /* it is mapped: READs begin INFER_AROUND before their records */
 	uint64_t found_after;      /* records that were read by then */
 	enum infer_plan plan;      /* INFER_PLAN_LOST: the last reads do not follow it any more */
 	double match;              /* part of the last reads that it predicted; below 0: not known */

@@ -32,6 +32,8 @@ struct stride_view {
 	enum stride_kind kind;
 	uint64_t origin, stride; /* of records */
 	uint64_t least;          /* what the origin may be instead: within a page of it, or it */
+	uint64_t low, high;      /* likewise, if none of what was read is a stray: between these; both are the
+				  * origin where records end with the file */
 	/* Others fit what was read as well as `stride` does, from one to the other. Both are `stride` where only one
 	 * fits, or it is round and by it alone the records end with the file. */
 	uint64_t stride_least, stride_most;

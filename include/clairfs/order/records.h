@@ -4,6 +4,7 @@
 #ifndef CLAIRFS_ORDER_RECORDS_H
 #define CLAIRFS_ORDER_RECORDS_H
 
+#include "clairfs/base/units.h"
 #include "clairfs/order.h"
 
 /* As order_info, of records: n is how many the table has, of which the job numbers order_n_records;
@@ -24,5 +25,10 @@ int order_records_epoch_new(const struct order *order, uint64_t epoch, struct or
  * the same rank or by the one before it. Told by the head of its first epoch; false where that takes more
  * memory than there is. The order must number records. Any thread, if order_params.memory is for any. */
 bool order_records_are_near(const struct order *order);
+
+/* Of an order whose table somebody made up, of records that were found: it has the map of these to units
+ * with it, one block of the heap. Set once, before others have it. NULL: the dataset has the map. */
+void order_set_units(struct order *order, struct unit_map *take_map);
+const struct unit_map *order_units(const struct order *order);
 
 #endif

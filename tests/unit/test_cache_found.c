@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Records of a file that become its units while it is read: what was held, pushed or under way by its old units
+ * goes on as it was and is right, and from that moment on readers come to records. Nothing plans: what
+ * whoever plans would ask for is the test's. */
+#include <string.h>
+
+#include "cache_rig.h"
+#include "src/cache/cache_priv.h"
+#include "src/cache/news_priv.h"
+#include "src/drive/drive_priv.h"
+
+#define MIB ((uint64_t)1 << 20)
+#define PAGE 4096u
+#define STRIDE 100000u
+#define OLD 8u /* units of the file */
+#define FROM (OLD + 1)
+
+struct asked {
+	struct cache_fetch fetch;
+	struct news_answer answer;
+};
+
+static bool is_answered(struct rig *rig, struct asked *a)
+{
+	struct news *n = rig->drive->news;
+	bool is_first;
+
+	mutex_lock(&n->mu);
+	is_first = n->answers.next == &a->answer.node;
+	if (is_first)
+		list_remove(&a->answer.node);
+	mutex_unlock(&n->mu);
+	return is_first;
+}
+
+static int hold(struct rig *rig, uint32_t unit)
+{
+	struct asked a = { .fetch = { .answer_to = &a.answer } };
+
+	CHECK_INT(cache_hold(rig->cache, (struct unit_id){ unit }, &a.fetch), 0);
+	RIG_UNTIL(is_answered(rig, &a));
+	return a.fetch.status;
+}
+
+static void let_go(struct rig *rig, uint32_t unit)
+{
+	cache_release(rig->cache, (struct unit_id){ unit }, false);
+}
+
+static uint32_t told(struct rig *rig, enum news_kind kind, uint32_t unit)
+{
+	struct news *n = rig->drive->news;
+	uint32_t count = 0;
+
+	mutex_lock(&n->mu);
+	for (uint32_t i = 0; i < n->n_fill; i++)
+		count += n->fill[i].kind == kind && n->fill[i].unit.v == unit;
+	if (kind < NEWS_LATE_KINDS)
+		count += n->late_fill[kind][unit / 64] >> unit % 64 & 1;
+	mutex_unlock(&n->mu);
+	return count;
+}
+
+static void push(struct rig *rig, uint32_t unit)
+{
+	struct cache_push p;
+	struct cache_copy copy;
+
+	CHECK_INT(cache_push_begin(rig->cache, (struct unit_id){ unit }, &p), 0);
+	for (uint32_t i = p.first; i < p.end; i++) {
+		int rc;
+
+		RIG_UNTIL((rc = cache_push_pin(rig->cache, &p, i, &copy)) != -EAGAIN); /* a READ ends */
+		CHECK_INT(rc, 0);
+		cache_push_unpin(rig->cache, &p, &copy, true);
+	}
+	CHECK_INT(cache_push_end(rig->cache, &p, 0), 0);
+}
+
+static uint64_t source_bytes(struct rig *rig)
+{
+	return rig_metric(rig, METRIC_SOURCE_BYTES);
+}
+
+/* A file of 300 records, and one that is one unit. */
+static struct rig *rig_of(struct reads *reads)
+{
+	static const uint64_t sizes[] = { 300 * STRIDE, 5000 };
+
+	return rig_new(&(struct rig_options){ .n = 2,
+					      .sizes = sizes,
+					      .arena_limit = 64 * MIB,
+					      .is_not_started = true,
+					      .reads = reads,
+					      .reserves = true });
+}
+
+static void cut_for(struct rig *rig, bool is_mapped)
+{
+	const struct dataset_found found = {
+		.entry = { 0 }, .stride = STRIDE, .n = 300, .is_mapped = is_mapped
+	};
+	uint32_t first;
+
+	CHECK_INT(dataset_cut_found(rig->dataset, &found, &first), 0);
+	CHECK_U64(first, 0);
+	cache_note_cut(rig->cache, found.entry);
+}
+
+static void cut(struct rig *rig)
+{
+	cut_for(rig, false);
+}
+
+static void what_is_held_by_an_old_number_is_right(void)
+{
+	struct rig *rig = rig_of(NULL);
+	uint64_t before;
+
+	CHECK_U64(dataset_n_file_units(rig->dataset), FROM);
+	CHECK_INT(hold(rig, 1), 0);
+	CHECK_INT(hold(rig, 2), 0);
+	push(rig, 2);
+	cut(rig);
+	for (uint32_t i = 0; i < 300; i++)
+		CHECK_U64(told(rig, NEWS_RESIZED, FROM + i), 1);
+	CHECK_U64(told(rig, NEWS_RESIZED, FROM + 300), 0);
+	before = source_bytes(rig);
+	CHECK_INT(rig_read_check(rig, 0, 5 * MIB, MIB), READ_ARENA);
+	CHECK_U64(told(rig, NEWS_REACHED, FROM + 60), 1); /* to the end of this one and others */
+	push(rig, 1);
+	CHECK_U64(source_bytes(rig), before);
+	/* And beside it the record of the same bytes. */
+	CHECK_INT(hold(rig, FROM + 60), 0); /* 6000000 to 6100000 */
+	CHECK_U64(source_bytes(rig), before + 6103040 - 5996544);
+	let_go(rig, 1);
+	let_go(rig, 2);
+	CHECK_INT(rig_read_check(rig, 0, 6000640, 65536), READ_ARENA); /* not to its end */
+	CHECK_INT(rig_read_check(rig, 0, 5 * MIB, PAGE), READ_MISS);
+	push(rig, FROM + 60);
+	CHECK_INT(rig_read_check(rig, 0, 6004736 - PAGE, PAGE), READ_ARENA); /* the first page of its own */
+	CHECK_U64(told(rig, NEWS_REACHED, FROM + 60), 2);
+	let_go(rig, FROM + 60);
+	CHECK_INT(hold(rig, 3), 0); /* who has not heard of it yet */
+	let_go(rig, 3);
+	rig_free(rig);
+}
+
+/* It was counted for one of the old units, and ends so. */
+static void a_read_that_is_under_way_ends_as_it_began(void)
+{
+	struct fault_io_rule wait = { .kind = FAULT_IO_HOLD, .repeat = 64 };
+	struct asked a = { .fetch = { .answer_to = &a.answer } };
+	struct rig *rig = rig_of(NULL);
+	struct rig_read *r;
+
+	fault_io_set(rig->io, &wait);
+	r = rig_read_start(rig, 0, 8 * MIB - 65536, 131072);
+	CHECK_INT(cache_hold(rig->cache, (struct unit_id){ 3 }, &a.fetch), 0);
+	fault_io_wait_held(rig->io, 1);
+	cut(rig);
+	fault_io_set(rig->io, NULL);
+	fault_io_resume(rig->io);
+	rig_read_wait(r);
+	CHECK_INT(r->status, 0);
+	rig_check_bytes(r, 0, 300 * STRIDE);
+	rig_read_free(r);
+	RIG_UNTIL(is_answered(rig, &a));
+	CHECK_INT(a.fetch.status, 0);
+	CHECK_INT(rig_read_check(rig, 0, 13 * MIB, 100), READ_ARENA);
+	let_go(rig, 3);
+	account_sweep(rig->cache, clock_now(rig->cache->p.clock), true);
+	rig_free(rig);
+}
+
+static void a_change_takes_old_units_and_records(void)
+{
+	struct rig *rig = rig_of(NULL);
+
+	CHECK_INT(hold(rig, 1), 0);
+	CHECK_INT(hold(rig, 2), 0);
+	push(rig, 2);
+	cut(rig);
+	CHECK_INT(hold(rig, FROM + 7), 0);
+	push(rig, FROM + 7);
+	rig_replace(rig, 0, 20 * MIB);
+	rig_read_check(rig, 0, 17 * MIB, PAGE);
+	for (uint32_t unit = 0; unit < FROM + 300; unit++) {
+		CHECK_U64(told(rig, NEWS_LOST_COPY, unit), unit == 1 || unit == 2 || unit == FROM + 7);
+		CHECK_U64(told(rig, NEWS_UNSTAGED, unit), unit == 2 || unit == FROM + 7);
+	}
+	CHECK_INT(hold(rig, FROM + 7), 0);
+	CHECK_INT(rig_read_check(rig, 0, 700416, 90000), READ_ARENA);
+	CHECK_INT(hold(rig, FROM + 250), 0); /* of which nothing is there any more */
+	let_go(rig, FROM + 7);
+	let_go(rig, FROM + 250);
+	rig_free(rig);
+}
+
+/* Who looks for records hears of READs until then. */
+static void reads_are_noted_until_the_file_is_in_records(void)
+{
+	struct read_note note[4];
+	struct reads *reads;
+	struct rig *rig;
+
+	CHECK_INT(reads_new(&reads), 0);
+	rig = rig_of(reads);
+	rig_read_check(rig, 0, 200704, 98304);
+	cut(rig);
+	rig_read_check(rig, 0, 300000 / PAGE * PAGE, 2 * 65536);
+	CHECK_U64(told(rig, NEWS_REACHED, FROM + 3), 1);
+	CHECK_U64(reads_take(reads, note, ARRAY_LEN(note)), 1);
+	CHECK_U64(note[0].offset, 200704);
+	rig_free(rig);
+	reads_free(reads);
+}
+
+/* The kernel asks for 64 KiB before the page that is missing, and as much from there on. */
+static void of_a_mapped_file_the_middle_of_a_read_is_what_it_is_for(void)
+{
+	enum { AROUND = 65536, RECORD = 70 * STRIDE / PAGE * PAGE, OWN = 6000640 };
+	struct rig *rig = rig_of(NULL);
+
+	cut_for(rig, true);
+	rig_read_check(rig, 0, RECORD - AROUND, 2 * AROUND);
+	for (uint32_t i = 0; i < 300; i++)
+		CHECK_U64(told(rig, NEWS_REACHED, FROM + i), i == 70);
+	rig_read_check(rig, 0, RECORD + 2 * AROUND, AROUND); /* of a part somebody had all around it */
+	CHECK_U64(told(rig, NEWS_REACHED, FROM + 71) + told(rig, NEWS_REACHED, FROM + 72), 0);
+	CHECK_INT(hold(rig, FROM + 60), 0);
+	push(rig, FROM + 60);
+	rig_read_check(rig, 0, OWN - AROUND, AROUND); /* the end of the one before it */
+	CHECK_U64(told(rig, NEWS_REACHED, FROM + 59) + told(rig, NEWS_REACHED, FROM + 60), 0);
+	rig_read_check(rig, 0, OWN - AROUND, AROUND + PAGE); /* with the page that was not pushed */
+	CHECK_U64(told(rig, NEWS_REACHED, FROM + 59), 0);
+	CHECK_U64(told(rig, NEWS_REACHED, FROM + 60), 1);
+	rig_read_check(rig, 0, 0, PAGE);
+	let_go(rig, FROM + 60);
+	rig_free(rig);
+}
+
+static void what_was_read_before_is_told(void)
+{
+	const struct unit_id come[] = { { FROM + 9 }, { FROM + 2 } };
+	struct rig *rig = rig_of(NULL);
+
+	cut(rig);
+	cache_note_come(rig->cache, come, ARRAY_LEN(come));
+	CHECK_U64(told(rig, NEWS_REACHED, FROM + 9), 1);
+	CHECK_U64(told(rig, NEWS_REACHED, FROM + 2), 1);
+	rig_free(rig);
+}
+
+enum { READERS = 3, READS = 150, TIMES = 8 };
+
+static void *read_on(void *arg)
+{
+	struct rig *rig = arg;
+	uint64_t at = 0;
+
+	for (uint32_t i = 0; i < READS; i++) {
+		at = (at + 7 * STRIDE + 4321) % (299 * STRIDE) / PAGE * PAGE;
+		(void)rig_read_check(rig, 0, at, 65536 + i % 8 * PAGE);
+	}
+	return NULL;
+}
+
+static void cut_beside_readers(void)
+{
+	struct thr thr[READERS] = { { .is_started = false } };
+	struct rig *rig = rig_of(NULL);
+	struct err err = { 0 };
+
+	for (uint32_t i = 0; i < READERS; i++)
+		CHECK_INT(thr_start(&thr[i], "reader", read_on, rig, &err), 0);
+	CHECK_INT(hold(rig, 4), 0);
+	push(rig, 4);
+	cut(rig);
+	for (uint32_t i = 0; i < 40; i++)
+		CHECK_INT(hold(rig, FROM + 3 * i), 0);
+	let_go(rig, 4);
+	for (uint32_t i = 0; i < 40; i++)
+		let_go(rig, FROM + 3 * i);
+	for (uint32_t i = 0; i < READERS; i++)
+		thr_join(&thr[i]);
+	rig_free(rig);
+}
+
+static void readers_do_not_notice(void)
+{
+	for (int i = 0; i < TIMES; i++)
+		cut_beside_readers();
+}
+
+static const struct check_test tests[] = {
+	{ "what_is_held_by_an_old_number_is_right", what_is_held_by_an_old_number_is_right },
+	{ "a_read_that_is_under_way_ends_as_it_began", a_read_that_is_under_way_ends_as_it_began },
+	{ "a_change_takes_old_units_and_records", a_change_takes_old_units_and_records },
+	{ "reads_are_noted_until_the_file_is_in_records",
+	  reads_are_noted_until_the_file_is_in_records },
+	{ "of_a_mapped_file_the_middle_of_a_read_is_what_it_is_for",
+	  of_a_mapped_file_the_middle_of_a_read_is_what_it_is_for },
+	{ "what_was_read_before_is_told", what_was_read_before_is_told },
+	{ "readers_do_not_notice", readers_do_not_notice },
+};
+CHECK_MAIN(tests)
