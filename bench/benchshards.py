@@ -31,6 +31,7 @@ READAHEAD_KIB = (128, 4096)
 FILES, RECORD_BYTES, STREAM_STEP = 4, 100_000, 256 << 10
 READERS = (1, 12)
 MOST_SECONDS = 300
+CONNECTIONS = "/sys/fs/fuse/connections"
 GLUSTER_VOLUME, GLUSTER_BRICKS = "clairfs-bench", 2  # as bench/gluster makes it
 
 
@@ -204,15 +205,25 @@ def epochs_of(source, directory, plans, mount=None, read=epoch_seconds):
 
 @contextlib.contextmanager
 def connections(bench):
-    """What the kernel says of FUSE filesystems: mounted for this run, as another one takes away what it has mounted."""
+    """What the kernel says of FUSE filesystems: mounted for this run, as another one takes away what it has mounted. Who may not
+    mount uses the system's."""
     path = connections_of(bench)
     os.mkdir(path)
-    benchlib.run("mount", "-t", "fusectl", "none", path)
+    try:
+        benchlib.run("mount", "-t", "fusectl", "none", path)
+    except Failed:
+        if not os.path.ismount(CONNECTIONS):
+            raise
+        os.rmdir(path)
+        os.symlink(CONNECTIONS, path)
     try:
         yield
     finally:
-        benchlib.run("umount", "-l", path)
-        os.rmdir(path)
+        if os.path.islink(path):
+            os.unlink(path)
+        else:
+            benchlib.run("umount", "-l", path)
+            os.rmdir(path)
 
 
 def run(bench):

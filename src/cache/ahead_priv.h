@@ -98,8 +98,8 @@ struct ahead_read {
 struct ahead_advice {
 	bool is_whole;     /* whole pieces for what is missing of it; else its own bytes only */
 	uint64_t from, to; /* to be fetched besides; the same: nothing */
-	/* Its bytes were asked for a moment ago as well, and it goes on with nothing: the kernel has lost
-	 * what all readers of the file want (a footer, a table of offsets), and may lose it again. */
+	/* It goes on with nothing, as others, and one of the last of these began there, too: the kernel
+	 * has lost what all readers of the file want (a footer, a table of offsets), and may again. */
 	bool is_again;
 };
 

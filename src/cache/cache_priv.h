@@ -129,7 +129,8 @@ struct shard {
 	struct object **objects; /* mu, like all below */
 	struct entry_state **entries;
 	struct list lru; /* plain residents, oldest first */
-	struct list hot; /* hot ranges, likewise */
+	struct list hot; /* hot ranges, likewise; so many bytes */
+	uint64_t hot_bytes;
 	uint32_t busy;   /* reads and fetches in flight */
 } CACHE_ALIGNED;
 

@@ -92,6 +92,8 @@ static void fetch_settle_locked(struct cache *c, struct shard *s, struct object 
 			hot_keep_locked(c, s, obj, dead);
 		else if (!obj->is_planned)
 			object_make_plain_locked(c, s, obj);
+		if (!obj->is_heap)
+			hot_replace_locked(c, s, obj, dead);
 	} else {
 		if (is_known)
 			object_drop_locked(c, s, obj, dead);

@@ -232,17 +232,20 @@ void object_make_plain_locked(struct cache *c, struct shard *s, struct object *o
 	atomic_fetch_add(&c->plain_bytes, obj->length);
 }
 
-static void lru_remove_locked(struct cache *c, struct object *obj)
+static void lru_remove_locked(struct cache *c, struct shard *s, struct object *obj) REQUIRES(s->mu)
 {
 	if (list_is_empty(&obj->in_lru))
 		return;
 	list_remove(&obj->in_lru);
-	atomic_fetch_sub(obj->is_hot ? &c->hot_bytes : &c->plain_bytes, obj->length);
+	if (obj->is_hot)
+		hot_count_locked(c, s, obj, false);
+	else
+		atomic_fetch_sub(&c->plain_bytes, obj->length);
 }
 
 void object_make_planned_locked(struct cache *c, struct shard *s, struct object *obj)
 {
-	lru_remove_locked(c, obj);
+	lru_remove_locked(c, s, obj);
 	obj->is_planned = true;
 }
 
@@ -271,7 +274,7 @@ void object_drop_locked(struct cache *c, struct shard *s, struct object *obj, st
 	if (obj->is_charged && obj->state == OBJECT_QUEUED)
 		range_unspent(c, obj);
 	list_remove(&obj->in_entry);
-	lru_remove_locked(c, obj);
+	lru_remove_locked(c, s, obj);
 	if (obj->state !=
 	    OBJECT_FETCHING) /* fetch_end moves it: there are readers to be told first */
 		object_move_locked(obj, OBJECT_GONE);
@@ -319,33 +322,37 @@ void objects_free(struct cache *c, struct list *dead)
 	}
 }
 
+static bool evict_plain_locked(struct cache *c, struct shard *s, struct list *dead) REQUIRES(s->mu)
+{
+	for (struct list *node = s->lru.next; node != &s->lru; node = node->next) {
+		struct object *obj = container_of(node, struct object, in_lru);
+
+		if (obj->refs > 1) /* in use: dropping it would free nothing now */
+			continue;
+		object_drop_locked(c, s, obj, dead);
+		metrics_add(c->p.metrics, METRIC_EVICTIONS, 1);
+		return true;
+	}
+	return false;
+}
+
 bool evict_one(struct cache *c)
 {
 	uint32_t start = atomic_fetch_add(&c->evict_at, 1);
 	struct list dead;
+	bool is_done = false;
 
 	list_init(&dead);
-	for (uint32_t i = 0; i < SHARDS && list_is_empty(&dead); i++) {
+	for (uint32_t i = 0; i < 2 * SHARDS && !is_done; i++) { /* hot ones in the second round only */
 		struct shard *s = &c->shards[(start + i) % SHARDS];
 
 		mutex_lock(&s->mu);
-		for (struct list *node = s->lru.next; node != &s->lru; node = node->next) {
-			struct object *obj = container_of(node, struct object, in_lru);
-
-			if (obj->refs > 1) /* in use: dropping it would free nothing now */
-				continue;
-			object_drop_locked(c, s, obj, &dead);
-			metrics_add(c->p.metrics, METRIC_EVICTIONS, 1);
-			break;
-		}
-		if (list_is_empty(&dead))
-			(void)hot_evict_locked(c, s, 0, &dead);
+		is_done = i < SHARDS ? evict_plain_locked(c, s, &dead)
+				     : hot_evict_locked(c, s, &dead);
 		mutex_unlock(&s->mu);
 	}
-	if (list_is_empty(&dead))
-		return false;
 	objects_free(c, &dead);
-	return true;
+	return is_done;
 }
 
 void busy_leave_locked(struct cache *c, struct shard *s, struct list *dead)

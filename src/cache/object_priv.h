@@ -46,8 +46,7 @@ void object_put_locked(struct cache *c, struct shard *s, struct object *obj, str
 void object_put(struct cache *c, struct object *obj);
 /* Frees what object_put_locked has gathered; without the lock. */
 void objects_free(struct cache *c, struct list *dead);
-/* Frees one plain resident of any file, or a hot range where there are too many of these; false when
- * there is none. */
+/* Frees one plain resident of any file, or a hot range where there is none; false when neither is. */
 bool evict_one(struct cache *c);
 void busy_end_locked(struct shard *s) REQUIRES(s->mu);
 /* The last thing that is done of a READ or a fetch, as cache_stop() may go on then: frees `dead`

@@ -92,8 +92,14 @@ static struct object *piece_find_locked(struct cache *c, struct shard *s, struct
 	return obj && has_byte(obj, at) ? obj : NULL;
 }
 
-struct object *ranges_find_locked(struct cache *c, struct shard *s, struct entry_state *es,
-				  uint64_t at)
+/* Whether it is looked for: not what goes with its READ, nor by what is fetched ahead what is hot. */
+static bool is_looked_for(const struct object *range, bool is_ahead)
+{
+	return !range->is_once && !(is_ahead && range->is_hot);
+}
+
+static struct object *find_locked(struct cache *c, struct shard *s, struct entry_state *es,
+				  uint64_t at, bool is_ahead) REQUIRES(s->mu)
 {
 	struct object *obj = piece_find_locked(c, s, es, at);
 	struct list *node = es->objects.next;
@@ -103,14 +109,20 @@ struct object *ranges_find_locked(struct cache *c, struct shard *s, struct entry
 	for (uint32_t i = 0; !obj && i < es->n_ranges; i++, node = node->next) {
 		struct object *range = container_of(node, struct object, in_entry);
 
-		if (has_byte(range, at) && !range->is_once)
+		if (has_byte(range, at) && is_looked_for(range, is_ahead))
 			obj = range;
 	}
 	return obj;
 }
 
-uint64_t ranges_gap_locked(struct cache *c, struct shard *s, struct entry_state *es, uint64_t at,
-			   uint64_t end)
+struct object *ranges_find_locked(struct cache *c, struct shard *s, struct entry_state *es,
+				  uint64_t at)
+{
+	return find_locked(c, s, es, at, false);
+}
+
+static uint64_t gap_locked(struct cache *c, struct shard *s, struct entry_state *es, uint64_t at,
+			   uint64_t end, bool is_ahead) REQUIRES(s->mu)
 {
 	struct list *node = es->objects.next;
 	uint64_t next = (at / PIECE_BYTES + 1) * PIECE_BYTES; /* a READ ends in the next piece */
@@ -121,10 +133,16 @@ uint64_t ranges_gap_locked(struct cache *c, struct shard *s, struct entry_state 
 	for (uint32_t i = 0; i < es->n_ranges; i++, node = node->next) {
 		const struct object *range = container_of(node, struct object, in_entry);
 
-		if (range->start > at && range->start < end && !range->is_once)
+		if (range->start > at && range->start < end && is_looked_for(range, is_ahead))
 			end = range->start;
 	}
 	return end;
+}
+
+uint64_t ranges_gap_locked(struct cache *c, struct shard *s, struct entry_state *es, uint64_t at,
+			   uint64_t end)
+{
+	return gap_locked(c, s, es, at, end, false);
 }
 
 struct object *range_new_locked(struct cache *c, struct shard *s, struct entry_state *es,
@@ -192,7 +210,8 @@ static void range_make_room_locked(struct cache *c, struct shard *s, struct entr
 	for (uint32_t i = 0; !has_room(es) && i < es->n_ranges; i++, node = node->next) {
 		struct object *range = container_of(node, struct object, in_entry);
 
-		if (range->state == OBJECT_RESIDENT && range->refs == 1 && !range->is_tracer && !range->is_hot)
+		if (range->state == OBJECT_RESIDENT && range->refs == 1 && !range->is_tracer &&
+		    !range->is_hot)
 			oldest = range;
 	}
 	if (oldest)
@@ -229,11 +248,11 @@ bool ranges_ahead_locked(struct cache *c, struct shard *s, struct entry_state *e
 	bool has_pushed = false;
 
 	while (at < advice->to) {
-		struct object *obj = ranges_find_locked(c, s, es, at);
+		struct object *obj = find_locked(c, s, es, at, true);
 
 		if (!obj) {
 			obj = ahead_new_locked(c, s, es, id, at,
-					       ranges_gap_locked(c, s, es, at, advice->to), dead);
+					       gap_locked(c, s, es, at, advice->to, true), dead);
 			if (!obj) {
 				ranges_lost(c, es->entry, at);
 				break;
