@@ -6,8 +6,9 @@
  * it stands where its readers are.
  *
  * An order that somebody told wins, whatever file it is of, and so does the word that there is none; likewise
- * one of files that was found. It must
- * never cut a file while an order of files is in force, which has its units as they were. */
+ * one of files that was found. It must never cut a file while an order of files is in force, which has its
+ * units as they were. */
+#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
@@ -60,7 +61,7 @@ static int make_spec(const struct orders *o, const char *text, struct entry_id e
 	return order_spec_parse(full, ret, err);
 }
 
-static int make(struct orders *o, const struct records_found *found, const struct order_spec *spec,
+static int make_order(struct orders *o, const struct records_found *found, const struct order_spec *spec,
 		struct order **ret, struct err *err)
 {
 	struct order_shard all = { .sample = found->at.entry.v, .count = found->n };
@@ -88,7 +89,7 @@ int records_follow(struct orders *o, const char *text, struct records_found *fou
 
 	m.spec = spec;
 	if (rc == 0)
-		rc = make(o, found, spec, &m.take_order, err);
+		rc = make_order(o, found, spec, &m.take_order, err);
 	if (rc == 0) {
 		inbox_post(&o->inbox, &m);
 		rc = inbox_await(&o->inbox, &m);
@@ -164,7 +165,7 @@ static const char *why_not_cut(int rc)
 }
 
 /* The map is the order's then, which may be over at once; so what was read is looked up before. */
-static int put(struct orders *o, struct message *m, struct unit_map *take_map)
+static int put_in_force(struct orders *o, struct message *m, struct unit_map *take_map)
 {
 	const struct records_found *found = m->records;
 	AUTO_FREE struct unit_id *unit = malloc(MAX(found->n_begun, 1) * sizeof(*unit));
@@ -173,6 +174,7 @@ static int put(struct orders *o, struct message *m, struct unit_map *take_map)
 
 	for (size_t i = 0; unit && i < found->n_begun; i++)
 		unit[i] = unit_first(take_map, (struct sample_id){ found->begun[i] });
+	assert(take_map->n_samples == found->n);
 	order_set_units(order, take_map);
 	rc = jobs_put_records(o, &m->records->id, m->spec, order, &m->err);
 	if (rc == 0 && unit)
@@ -187,6 +189,7 @@ int records_obey(struct orders *o, struct message *m)
 	uint32_t first;
 	int rc;
 
+	assert(m->kind == MESSAGE_RECORDS && m->take_order && found->n > 0);
 	if (is_another_in_force(o))
 		return err_set(&m->err, -EBUSY, "another order is in force, or none is to be");
 	rc = dataset_cut_found(o->dataset, &found->at, &first);
@@ -195,5 +198,5 @@ int records_obey(struct orders *o, struct message *m)
 	if (rc < 0)
 		return err_set(&m->err, rc, "%s", why_not_cut(rc));
 	o->carrier->cut(o->carrier_ctx, found->at.entry);
-	return put(o, m, map);
+	return put_in_force(o, m, map);
 }
