@@ -217,37 +217,41 @@ static void each_above(const struct cgroup_mount *mount, char *dir,
 	}
 }
 
-struct texts {
-	char *cgroup, *mounts;
-	size_t cgroup_len, mounts_len;
+struct place {
 	struct cgroup_mount mount;
 	char path[PATH_MAX], dir[PATH_MAX];
 };
 
-static void each_of(struct texts *t, const char *controller, void (*look)(void *, const char *),
-		    void *ctx)
+static void each_of(const struct cgroup_texts *t, struct place *at, const char *controller,
+		    void (*look)(void *, const char *), void *ctx)
 {
-	if (cgroup_path(t->cgroup, t->cgroup_len, controller, t->path) &&
-	    cgroup_find_mount(t->mounts, t->mounts_len, controller, t->path, &t->mount) &&
-	    cgroup_dir(&t->mount, t->path, t->dir))
-		each_above(&t->mount, t->dir, look, ctx);
+	if (cgroup_path(t->cgroup, t->cgroup_len, controller, at->path) &&
+	    cgroup_find_mount(t->mounts, t->mounts_len, controller, at->path, &at->mount) &&
+	    cgroup_dir(&at->mount, at->path, at->dir))
+		each_above(&at->mount, at->dir, look, ctx);
+}
+
+void cgroup_each_in(const struct cgroup_texts *texts, const char *controller,
+		    void (*look)(void *, const char *), void *ctx)
+{
+	AUTO_FREE struct place *at = malloc(sizeof(*at));
+
+	if (!at)
+		return;
+	each_of(texts, at, NULL, look, ctx);
+	each_of(texts, at, controller, look, ctx);
 }
 
 void cgroup_each(pid_t pid, const char *controller, void (*look)(void *, const char *), void *ctx)
 {
-	AUTO_FREE struct texts *t = calloc(1, sizeof(*t));
+	AUTO_FREE char *cgroup = NULL, *mounts = NULL;
 	char path[64] = "/proc/self/cgroup";
+	struct cgroup_texts texts = { 0 };
 
-	if (!t)
-		return;
 	if (pid)
 		snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
-	t->cgroup = read_whole(path, &t->cgroup_len);
-	t->mounts = read_whole("/proc/self/mountinfo", &t->mounts_len);
-	if (t->cgroup && t->mounts) {
-		each_of(t, NULL, look, ctx);
-		each_of(t, controller, look, ctx);
-	}
-	free(t->cgroup);
-	free(t->mounts);
+	texts.cgroup = cgroup = read_whole(path, &texts.cgroup_len);
+	texts.mounts = mounts = read_whole("/proc/self/mountinfo", &texts.mounts_len);
+	if (cgroup && mounts)
+		cgroup_each_in(&texts, controller, look, ctx);
 }

@@ -403,7 +403,11 @@ void account_open(struct cache *c, struct unit_id unit, uint64_t now_ns)
 
 /* The first unit's open is that of its file, which is heard of sooner or later; or never, then the sweep
  * says so as of other files. Where it was pushed once more since its page was asked for, this is the READ
- * of an open that will be heard of; not while it is being pushed, which is for whoever reads it already.
+ * of an open that will be heard of; not while it is being pushed (cache_push_begin), which is for whoever
+ * reads it already. Who has it open and asks once more when that push is over is taken for another open.
+ * READs that none was heard of are one open's while they follow each other within HEARD_NS, whatever is
+ * pushed between them. So epochs as short as that whose opens are heard of later than that, or never, are
+ * counted as one: nothing tells them from one reader whose page was dropped by a push.
  * True: one that was read before was never heard of, and this is the next. */
 static bool come_to_first_locked(struct cache *c, struct account_shard *a, struct record *rec,
 				 uint64_t now_ns) REQUIRES(a->mu)

@@ -59,7 +59,10 @@ int cache_push_begin(struct cache *c, struct unit_id unit, struct cache_push *re
 		ret->end = span.end;
 		if (span.first < span.end)
 			set_tracer(c, ret);
-		bits_clear(c->staged_opened, unit.v); /* who comes from now on comes to this push */
+		/* Who comes from now on comes to this push. Where it has a tracer page, the push before
+		 * is used up if a reader came to it: that page is dropped, and says nothing of it. */
+		if (bits_clear(c->staged_opened, unit.v) && unit_is_traced(c, unit))
+			bits_clear(c->staged, unit.v);
 	}
 	mutex_unlock(&s->mu);
 	ret->state = es;

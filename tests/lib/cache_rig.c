@@ -20,6 +20,11 @@ static void must(bool ok, const char *what)
 	exit(1);
 }
 
+uint64_t manual_now(struct clock *clock)
+{
+	return atomic_load(&container_of(clock, struct manual_clock, clock)->now_ns);
+}
+
 /* --- files --- */
 
 /* Eight bytes at a time. */

@@ -19,6 +19,13 @@
 #include "clairfs/tier/store.h"
 #include "fault_io.h"
 
+/* A clock that goes when the test sets it, for rig_options.clock; its now_ns() is manual_now. */
+struct manual_clock {
+	struct clock clock;
+	_Atomic uint64_t now_ns;
+};
+uint64_t manual_now(struct clock *clock);
+
 struct rig_options {
 	uint32_t n;            /* samples */
 	const uint64_t *sizes; /* [n]; NULL: all of `size` */

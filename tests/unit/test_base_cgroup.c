@@ -75,38 +75,81 @@ static void a_file_of_any_length(void)
 /* --- the cgroups of a process --- */
 
 struct seen {
-	unsigned n, n_longer;
-	bool is_absolute;
-	size_t last;
+	unsigned n;
+	char dirs[4 * PATH_MAX]; /* "/a/b /a" */
 };
 
 static void see(void *ctx, const char *dir)
 {
 	struct seen *s = ctx;
+	size_t len = strlen(s->dirs);
 
-	s->n_longer += s->n > 0 && strlen(dir) > s->last;
-	s->is_absolute &= dir[0] == '/';
-	s->last = strlen(dir);
+	CHECK((size_t)snprintf(s->dirs + len, sizeof(s->dirs) - len, "%s%s", s->n ? " " : "", dir) <
+	      sizeof(s->dirs) - len);
 	s->n++;
+}
+
+static const char *seen_in(const char *cgroup, const char *mounts, const char *controller)
+{
+	const struct cgroup_texts texts = { .cgroup = cgroup,
+					    .mounts = mounts,
+					    .cgroup_len = strlen(cgroup),
+					    .mounts_len = strlen(mounts) };
+	static struct seen s;
+
+	s = (struct seen){ .n = 0 };
+	cgroup_each_in(&texts, controller, see, &s);
+	return s.dirs;
+}
+
+static void from_the_inside_to_the_outside(void)
+{
+	static const char one[] = "35 31 0:32 / /sys/m rw - cgroup c rw,memory\n";
+	static const char two[] = "41 31 0:38 / /sys/u rw - cgroup2 c rw\n";
+	static const char both[] = "35 31 0:32 / /sys/m rw - cgroup c rw,memory\n"
+				   "41 31 0:38 / /sys/u rw - cgroup2 c rw\n";
+	static const char in[] = "4:cpu,memory:/a/b\n0::/u/v\n";
+
+	CHECK_STR(seen_in(in, two, "memory"), "/sys/u/u/v /sys/u/u /sys/u");
+	CHECK_STR(seen_in(in, one, "memory"), "/sys/m/a/b /sys/m/a /sys/m");
+	/* One of each version: within one each is above the one before. */
+	CHECK_STR(seen_in(in, both, "memory"), "/sys/u/u/v /sys/u/u /sys/u /sys/m/a/b /sys/m/a /sys/m");
+	CHECK_STR(seen_in(in, both, "cpu"), "/sys/u/u/v /sys/u/u /sys/u");
+	CHECK_STR(seen_in("0::/\n", both, "memory"), "/sys/u");
+	CHECK_STR(seen_in("0::/../..\n", both, "memory"), "/sys/u"); /* above what can be seen */
+	CHECK_STR(seen_in(in, "", "memory"), "");
+	CHECK_STR(seen_in("", both, "memory"), "");
 }
 
 static struct seen look_at(pid_t pid, const char *controller)
 {
-	struct seen s = { .is_absolute = true };
+	struct seen s = { .n = 0 };
 
 	cgroup_each(pid, controller, see, &s);
 	return s;
 }
 
-/* One of each version at most: within one each is above the one before. */
-static void from_the_inside_to_the_outside(void)
+static char *text_of(const char *path)
 {
+	enum { SIZE = 1 << 20 };
+	char *text = calloc(1, SIZE);
+	FILE *f = fopen(path, "re");
+
+	CHECK(text != NULL);
+	if (f) /* else a kernel without cgroups, which says nothing */
+		CHECK(fread(text, 1, SIZE - 1, f) < SIZE - 1 && fclose(f) == 0);
+	return text;
+}
+
+/* Wherever this runs, be it in none. */
+static void this_process_is_where_its_texts_say(void)
+{
+	AUTO_FREE char *cgroup = text_of("/proc/self/cgroup");
+	AUTO_FREE char *mounts = text_of("/proc/self/mountinfo");
 	struct seen mine = look_at(0, "memory"), other = look_at(getpid(), "memory");
 
-	CHECK(mine.is_absolute && mine.n_longer <= 1);
-	CHECK_U64(other.n, mine.n);
-	CHECK_U64(other.last, mine.last);
-	CHECK(look_at(0, "no such controller").n <= mine.n);
+	CHECK_STR(mine.dirs, seen_in(cgroup, mounts, "memory"));
+	CHECK_STR(other.dirs, mine.dirs);
 }
 
 static void nobody_is_in_none(void)
@@ -156,6 +199,7 @@ static const struct check_test tests[] = {
 	{ "a_key_among_many", a_key_among_many },
 	{ "a_file_of_any_length", a_file_of_any_length },
 	{ "from_the_inside_to_the_outside", from_the_inside_to_the_outside },
+	{ "this_process_is_where_its_texts_say", this_process_is_where_its_texts_say },
 	{ "nobody_is_in_none", nobody_is_in_none },
 	{ "sums_in_files", sums_in_files },
 	{ "the_file_of_a_thread_says_something", the_file_of_a_thread_says_something },

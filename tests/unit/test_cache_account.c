@@ -10,16 +10,6 @@
 #define MIB (1u << 20)
 #define SIZE 10000u
 
-struct manual_clock {
-	struct clock clock;
-	_Atomic uint64_t now_ns;
-};
-
-static uint64_t manual_now(struct clock *clock)
-{
-	return atomic_load(&container_of(clock, struct manual_clock, clock)->now_ns);
-}
-
 static struct manual_clock *clock_new(void)
 {
 	struct manual_clock *mc = calloc(1, sizeof(*mc));

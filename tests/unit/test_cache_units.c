@@ -10,12 +10,12 @@
 #define PAGE 4096u
 
 /* Ten units, and a file that is one. */
-static struct rig *rig_of_units(void)
+static struct rig *rig_of_units(struct clock *clock)
 {
 	static const uint64_t sizes[] = { 38 * MIB + 1000, 5000 };
 
 	return rig_new(&(struct rig_options){
-		.n = 2, .sizes = sizes, .arena_limit = 64 * MIB, .is_not_started = true });
+		.n = 2, .sizes = sizes, .arena_limit = 64 * MIB, .clock = clock, .is_not_started = true });
 }
 
 struct asked {
@@ -80,7 +80,7 @@ static uint64_t source_bytes(struct rig *rig)
 
 static void a_unit_is_held_and_let_go_alone(void)
 {
-	struct rig *rig = rig_of_units();
+	struct rig *rig = rig_of_units(NULL);
 	uint64_t before;
 
 	CHECK_INT(hold(rig, 2), 0);
@@ -106,7 +106,7 @@ static void a_unit_is_held_and_let_go_alone(void)
 
 static void the_first_page_of_a_unit_is_not_pushed_and_says_who_comes(void)
 {
-	struct rig *rig = rig_of_units();
+	struct rig *rig = rig_of_units(NULL);
 	struct cache_push p;
 
 	CHECK_INT(hold(rig, 1), 0);
@@ -139,7 +139,7 @@ static void the_first_page_of_a_unit_is_not_pushed_and_says_who_comes(void)
 /* What left the arena while the kernel has it: the tracer's READ asks nobody. */
 static void the_tracer_page_outlives_its_unit(void)
 {
-	struct rig *rig = rig_of_units();
+	struct rig *rig = rig_of_units(NULL);
 	uint64_t before;
 
 	CHECK_INT(hold(rig, 1), 0);
@@ -178,7 +178,7 @@ static uint64_t total_bytes(struct rig *rig)
 
 static void pushed_pages_count_when_their_tracer_was_read(void)
 {
-	struct rig *rig = rig_of_units();
+	struct rig *rig = rig_of_units(NULL);
 
 	for (uint32_t unit = 0; unit < 3; unit++) {
 		CHECK_INT(hold(rig, unit), 0);
@@ -202,7 +202,7 @@ static void pushed_pages_count_when_their_tracer_was_read(void)
 /* An epoch that follows soon: nothing of the last one is decided when the file is read again. */
 static void a_push_counts_for_the_read_that_comes_before_its_open(void)
 {
-	struct rig *rig = rig_of_units();
+	struct rig *rig = rig_of_units(NULL);
 
 	CHECK_INT(hold(rig, 0), 0);
 	for (uint32_t epoch = 1; epoch <= 3; epoch++) {
@@ -219,41 +219,95 @@ static void a_push_counts_for_the_read_that_comes_before_its_open(void)
 }
 
 /* The stager drops the first page before it pushes the rest, and the reader is there. */
-static void push_under_a_reader(bool is_heard_of)
+static void push_and_read_meanwhile(struct rig *rig, uint32_t unit)
 {
-	struct rig *rig = rig_of_units();
 	struct cache_push p;
 	struct cache_copy copy;
 
-	CHECK_INT(hold(rig, 0), 0);
-	if (is_heard_of)
-		cache_note_open(rig->cache, (struct entry_id){ 0 });
-	rig_read_check(rig, 0, 0, 4 * PAGE);
-	CHECK_INT(cache_push_begin(rig->cache, (struct unit_id){ 0 }, &p), 0);
+	CHECK_INT(cache_push_begin(rig->cache, (struct unit_id){ unit }, &p), 0);
 	for (uint32_t i = p.first; i < p.end; i++) {
 		CHECK_INT(cache_push_pin(rig->cache, &p, i, &copy), 0);
 		cache_push_unpin(rig->cache, &p, &copy, true);
 		if (i == p.first)
-			rig_read_check(rig, 0, 0, PAGE);
+			rig_read_check(rig, 0, unit * 4 * MIB, PAGE);
 	}
 	CHECK_INT(cache_push_end(rig->cache, &p, 0), 0);
-	if (!is_heard_of)
+}
+
+struct meanwhile {
+	bool is_heard_of;      /* the open, before its first READ */
+	bool was_pushed;       /* for that open, and this push is for the next pass */
+	uint64_t later_ns;     /* between both READs of the page */
+	uint64_t mib, n_opens; /* counted and told */
+};
+
+static void push_under_a_reader(const struct meanwhile *m)
+{
+	struct manual_clock mc = { .clock = { .now_ns = manual_now }, .now_ns = 1000 * NS_PER_S };
+	struct rig *rig = rig_of_units(&mc.clock);
+
+	CHECK_INT(hold(rig, 0), 0);
+	if (m->was_pushed)
+		push(rig, 0);
+	if (m->is_heard_of)
 		cache_note_open(rig->cache, (struct entry_id){ 0 });
-	CHECK_U64(total_bytes(rig), 4 * MIB);
-	CHECK_U64(told(rig, NEWS_OPENED, 0), 1);
+	rig_read_check(rig, 0, 0, m->was_pushed ? PAGE : 4 * PAGE);
+	atomic_fetch_add(&mc.now_ns, m->later_ns);
+	push_and_read_meanwhile(rig, 0);
+	if (!m->is_heard_of)
+		cache_note_open(rig->cache, (struct entry_id){ 0 });
+	CHECK_U64(total_bytes(rig), m->mib * MIB);
+	CHECK_U64(told(rig, NEWS_OPENED, 0), m->n_opens);
 	rig_free(rig);
 }
 
 static void a_push_counts_once_for_who_reads_meanwhile(void)
 {
-	push_under_a_reader(true);
-	push_under_a_reader(false);
+	static const struct meanwhile cases[] = {
+		{ .is_heard_of = true, .mib = 4, .n_opens = 1 },
+		{ .is_heard_of = true, .later_ns = 900 * NS_PER_MS, .mib = 4, .n_opens = 1 },
+		{ .is_heard_of = true, .was_pushed = true, .mib = 4, .n_opens = 1 },
+		{ .is_heard_of = true, .was_pushed = true, .later_ns = 900 * NS_PER_MS, .mib = 4, .n_opens = 1 },
+		{ .mib = 4, .n_opens = 1 },
+		{ .later_ns = 249 * NS_PER_MS, .mib = 4, .n_opens = 1 },
+		{ .was_pushed = true, .later_ns = 249 * NS_PER_MS, .mib = 4, .n_opens = 1 },
+		/* The first one would have been heard of by now: two opens. */
+		{ .later_ns = 250 * NS_PER_MS, .mib = 8, .n_opens = 2 },
+		{ .was_pushed = true, .later_ns = 250 * NS_PER_MS, .mib = 8, .n_opens = 2 },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+		push_under_a_reader(&cases[i]);
+}
+
+/* What was pushed for the pass before is no sign of the kernel's while it is pushed for the next one. */
+static void a_push_that_begins_ends_the_one_that_was_used(void)
+{
+	struct rig *rig = rig_of_units(NULL);
+	struct cache_push p;
+
+	CHECK_INT(hold(rig, 1), 0);
+	push(rig, 1);
+	CHECK_INT(cache_push_begin(rig->cache, (struct unit_id){ 1 }, &p), 0);
+	CHECK(bits_get(rig->cache->staged, 1)); /* nobody has come to it */
+	CHECK_INT(cache_push_end(rig->cache, &p, -EAGAIN), -EAGAIN);
+	rig_read_check(rig, 0, 4 * MIB, PAGE);
+	CHECK_INT(cache_push_begin(rig->cache, (struct unit_id){ 1 }, &p), 0);
+	account_sweep(rig->cache, clock_now(rig->cache->p.clock), true);
+	rig_read_check(rig, 0, 5 * MIB, 100000);
+	CHECK_U64(told(rig, NEWS_UNSTAGED, 1), 0);
+	CHECK_INT(cache_push_end(rig->cache, &p, 0), 0);
+	CHECK(bits_get(rig->cache->staged, 1));
+	account_sweep(rig->cache, clock_now(rig->cache->p.clock), true);
+	rig_read_check(rig, 0, 6 * MIB, 100000); /* its pages are gone again */
+	CHECK_U64(told(rig, NEWS_UNSTAGED, 1), 1);
+	rig_free(rig);
 }
 
 static void a_change_takes_all_units_of_the_file(void)
 {
 	struct fault_io_rule wait = { .kind = FAULT_IO_HOLD, .repeat = 64 };
-	struct rig *rig = rig_of_units();
+	struct rig *rig = rig_of_units(NULL);
 	struct asked a = { .fetch = { .answer_to = &a.answer } };
 	struct file_identity known;
 	struct stat st;
@@ -290,7 +344,7 @@ static void a_change_takes_all_units_of_the_file(void)
 static void a_unit_is_set_aside_alone(void)
 {
 	struct fault_io_rule wait = { .kind = FAULT_IO_HOLD, .repeat = 64 };
-	struct rig *rig = rig_of_units();
+	struct rig *rig = rig_of_units(NULL);
 	struct asked a = { .fetch = { .answer_to = &a.answer } };
 	struct unit_id unit = { 2 };
 
@@ -325,7 +379,7 @@ static void a_unit_is_set_aside_alone(void)
 /* The watch has not told of it, or lost it: it is an open all the same, and one. */
 static void opens_that_are_not_heard_of_are_told(void)
 {
-	struct rig *rig = rig_of_units();
+	struct rig *rig = rig_of_units(NULL);
 	uint64_t now;
 
 	for (uint64_t at = 0; at < 4 * MIB; at += MIB / 2)
@@ -343,7 +397,7 @@ static void opens_that_are_not_heard_of_are_told(void)
 
 static void an_open_that_comes_after_its_first_read_is_one(void)
 {
-	struct rig *rig = rig_of_units();
+	struct rig *rig = rig_of_units(NULL);
 
 	rig_read_check(rig, 0, 0, MIB / 8);
 	cache_note_open(rig->cache, (struct entry_id){ 0 });
@@ -356,7 +410,7 @@ static void an_open_that_comes_after_its_first_read_is_one(void)
 
 static void what_cannot_be_adopted_whole_stays_for_its_reader(void)
 {
-	struct rig *rig = rig_of_units();
+	struct rig *rig = rig_of_units(NULL);
 	struct asked a = { .fetch = { .answer_to = &a.answer, .is_adopting = true } };
 
 	CHECK_INT(hold(rig, 1), 0);
@@ -372,7 +426,7 @@ static void what_cannot_be_adopted_whole_stays_for_its_reader(void)
 
 static void a_unit_is_fetched_again_alone(void)
 {
-	struct rig *rig = rig_of_units();
+	struct rig *rig = rig_of_units(NULL);
 
 	CHECK_INT(hold(rig, 1), 0);
 	CHECK_INT(hold(rig, 2), 0);
@@ -388,7 +442,7 @@ static void a_unit_is_fetched_again_alone(void)
 /* Tracer pages that nobody will read. */
 static void a_tracer_page_goes_with_what_the_kernel_has_lost(void)
 {
-	struct rig *rig = rig_of_units();
+	struct rig *rig = rig_of_units(NULL);
 
 	for (uint32_t unit = 1; unit < 4; unit++) {
 		CHECK_INT(hold(rig, unit), 0);
@@ -415,7 +469,7 @@ static void a_tracer_page_goes_with_what_the_kernel_has_lost(void)
 static void a_read_of_two_units_is_in_flight_in_both(void)
 {
 	struct fault_io_rule wait = { .kind = FAULT_IO_HOLD, .repeat = 64 };
-	struct rig *rig = rig_of_units();
+	struct rig *rig = rig_of_units(NULL);
 	struct rig_read *r;
 
 	fault_io_set(rig->io, &wait);
@@ -479,6 +533,7 @@ static const struct check_test tests[] = {
 	{ "a_push_counts_for_the_read_that_comes_before_its_open",
 	  a_push_counts_for_the_read_that_comes_before_its_open },
 	{ "a_push_counts_once_for_who_reads_meanwhile", a_push_counts_once_for_who_reads_meanwhile },
+	{ "a_push_that_begins_ends_the_one_that_was_used", a_push_that_begins_ends_the_one_that_was_used },
 	{ "a_change_takes_all_units_of_the_file", a_change_takes_all_units_of_the_file },
 	{ "a_unit_is_set_aside_alone", a_unit_is_set_aside_alone },
 };

@@ -13,16 +13,6 @@
 #define PAGE 4096u
 #define NAME "class/000000.jpg"
 
-struct manual_clock {
-	struct clock clock;
-	_Atomic uint64_t now_ns;
-};
-
-static uint64_t manual_now(struct clock *clock)
-{
-	return atomic_load(&container_of(clock, struct manual_clock, clock)->now_ns);
-}
-
 struct asked {
 	struct cache_fetch fetch;
 	struct news_answer answer;

@@ -24,6 +24,14 @@ uint64_t cgroup_stat(const char *dir, const char *name, const char *key);
 
 /* --- what the texts say; pure, of any bytes --- */
 
+struct cgroup_texts {
+	const char *cgroup, *mounts; /* /proc/PID/cgroup and /proc/PID/mountinfo */
+	size_t cgroup_len, mounts_len;
+};
+/* As cgroup_each, by these texts. */
+void cgroup_each_in(const struct cgroup_texts *texts, const char *controller,
+		    void (*look)(void *ctx, const char *dir), void *ctx);
+
 /* /proc/PID/cgroup: the path in the hierarchy of the second version (controller NULL), or in the
  * one of the first with this controller. False: there is none, or it does not fit. */
 bool cgroup_path(const char *text, size_t len, const char *controller, char path[PATH_MAX]);
