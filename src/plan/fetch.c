@@ -54,11 +54,12 @@ static uint64_t fetch_reserve(const struct plan *plan, uint64_t horizon)
 }
 
 /* While all reads agree, what they have read does not count for the half: as few as are enough to
- * confirm the order may be of more than that. Nothing that is not read yet gives way. */
+ * confirm the order may be of more than that. Nothing that is not read yet gives way. What is on its
+ * way counts until it is there, from the store as well. */
 static bool fetch_has_room_while_agreed(struct plan *plan, struct plan_job *job,
 					const struct item *it, uint64_t when, bool is_near)
 {
-	uint64_t unread = plan->fresh_pages + plan->inflight_source * (uint64_t)plan->mean_pages;
+	uint64_t unread = plan->fresh_pages + plan->fetching_pages;
 
 	if (plan->n_jobs > 1 || !score_is_agreed(job) ||
 	    unread + it->pages > usable_pages(plan) / 2)

@@ -94,16 +94,17 @@ struct hold {
 	uint32_t unit;
 };
 
-#define EARLY_READS 32u
+/* Of 64 readers all that is told between two looks at the opens, with what is told for nothing. */
+#define EARLY_READS 1024u
 
 /* The last units that were told before the open of their samples, which may still be told, or that
  * had their place. */
 struct early_reads {
 	struct early {
 		uint64_t until_ns; /* too long ago then */
-		uint32_t unit;
-	} read[EARLY_READS]; /* ring */
-	uint32_t head;
+		uint32_t unit;     /* UNIT_NONE: it was taken */
+	} read[EARLY_READS]; /* ring, by time */
+	uint32_t head, count; /* where the next one goes; those that may not be too long ago */
 };
 
 /* To be tried again at that time. */

@@ -307,7 +307,8 @@ static void plan_check(const struct plan *plan)
 	assert(plan->used_pages <= plan->full_pages + plan->spare_pages + slack);
 	assert(plan->staged_pages <= plan->stage_pages + slack);
 	assert(plan->pinned_pages <= plan->store_pages + slack);
-	assert(plan->held_pages <= plan->used_pages && plan->fresh_pages <= plan->used_pages);
+	assert(plan->held_pages <= plan->used_pages);
+	assert(plan->fresh_pages + plan->fetching_pages <= plan->used_pages);
 	assert(plan->n_jobs <= PLAN_JOBS && plan->n_leaving <= KEYED_MAX && plan->top_home <= KEYED_MAX);
 	assert(plan->arena_pages <= plan->full_pages && plan->stage_most <= plan->stage_pages);
 	assert(plan->inflight_source + plan->inflight_store <= plan->params.inflight_max);

@@ -105,7 +105,7 @@ struct plan {
 	uint32_t usable_unanswered,
 		usable_refused; /* fetches asked for before the last cut; in a row */
 	uint64_t used_pages, staged_pages, pinned_pages; /* also what is being staged, pinned */
-	uint64_t held_pages, fresh_pages;
+	uint64_t held_pages, fresh_pages, fetching_pages;
 	uint32_t lost_next; /* the unit that retain_shed looks at next */
 	uint32_t forget_at; /* likewise retain_lost_step */
 	uint64_t grown_pages; /* by which files in use have grown: budgets may be exceeded by it */

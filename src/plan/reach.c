@@ -34,6 +34,17 @@ static uint32_t reach_first(const struct plan_job *job, uint32_t unit)
 	return outer ? word * 64 + 63 - (uint32_t)__builtin_clzll(outer) : 0;
 }
 
+/* One more than its last unit. */
+static uint64_t reach_end(const struct plan *plan, const struct plan_job *job, uint32_t unit)
+{
+	uint32_t word = (unit + 1) / 64, words = (uint32_t)DIV_ROUND_UP((uint64_t)plan->n, 64);
+	uint64_t outer = word < words ? ~job->inner[word] & (~0ull << (unit + 1) % 64) : 0;
+
+	while (!outer && ++word < words)
+		outer = ~job->inner[word];
+	return outer ? MIN(word * 64ull + (uint32_t)__builtin_ctzll(outer), plan->n) : plan->n;
+}
+
 static bool reach_is_open(const struct plan_job *job, const struct slot *slot, uint32_t unit)
 {
 	uint32_t pos = slot->ep->first[reach_first(job, unit)];
@@ -138,14 +149,51 @@ static void early_push(struct early_reads *reads, uint64_t now_ns, uint32_t unit
 {
 	reads->read[reads->head] = (struct early){ now_ns + EARLY_NS, unit };
 	reads->head = (reads->head + 1) % EARLY_READS;
+	reads->count = MIN(reads->count + 1, EARLY_READS);
 }
 
-static bool early_has(const struct early_reads *reads, uint64_t now_ns, uint32_t unit)
+/* From the oldest on. */
+static struct early *early_at(struct early_reads *reads, uint32_t i)
 {
-	for (uint32_t i = 0; i < EARLY_READS; i++)
-		if (reads->read[i].unit == unit && now_ns < reads->read[i].until_ns)
-			return true;
-	return false;
+	return &reads->read[(reads->head + EARLY_READS - reads->count + i) % EARLY_READS];
+}
+
+static void early_forget(struct early_reads *reads, uint64_t now_ns)
+{
+	while (reads->count && now_ns >= early_at(reads, 0)->until_ns)
+		reads->count--;
+}
+
+/* The last one that had its place in these, or UNIT_NONE. */
+static uint32_t early_last_in(struct early_reads *reads, uint64_t first, uint64_t end)
+{
+	for (uint32_t i = reads->count; i-- > 0;) {
+		uint32_t unit = early_at(reads, i)->unit;
+
+		if (unit >= first && unit < end)
+			return unit;
+	}
+	return UNIT_NONE.v;
+}
+
+/* For the open of its sample, unless it is told once more: its reader has not gone on since. Who has
+ * gone on, and is there again, has begun the sample anew. */
+static void reach_keep_early(struct plan *plan, uint64_t now_ns, uint32_t unit)
+{
+	struct plan_job *job;
+	bool is_inner = false;
+
+	early_forget(&plan->last_reached, now_ns);
+	for (uint32_t at = 0; (job = jobs_next(plan, &at));) {
+		if (!job_is_inner(job, unit))
+			continue;
+		is_inner = true;
+		if (early_last_in(&plan->last_reached, reach_first(job, unit),
+				  reach_end(plan, job, unit)) == unit)
+			return;
+	}
+	if (is_inner)
+		early_push(&plan->early, now_ns, unit);
 }
 
 static void reach_take(struct plan *plan, uint64_t now_ns, uint32_t unit, const struct reach *r)
@@ -174,21 +222,32 @@ static void reach_take(struct plan *plan, uint64_t now_ns, uint32_t unit, const 
 		fetch_adopt(plan, job, unit);
 }
 
+/* Of the sample that begins with `unit`; in the order in which they were told. */
+static void reach_take_early(struct plan *plan, const struct plan_job *job, uint64_t now_ns,
+			     uint32_t unit)
+{
+	uint64_t end = reach_end(plan, job, unit);
+
+	for (uint32_t i = 0; i < plan->early.count; i++) {
+		struct early *e = early_at(&plan->early, i);
+		uint32_t inner = e->unit;
+		struct reach r;
+
+		if (inner <= unit || inner >= end)
+			continue;
+		e->unit = UNIT_NONE.v;
+		if (reach_find(plan, inner, &r))
+			reach_take(plan, now_ns, inner, &r);
+	}
+}
+
 void reach_opened(struct plan *plan, const struct plan_job *job, uint64_t now_ns, uint32_t unit)
 {
 	const struct plan_use use = plan->last_use; /* of the open */
 
-	for (uint32_t i = 0; job->inner && i < EARLY_READS; i++) {
-		struct early *e =
-			&plan->early.read[(plan->early.head + i) % EARLY_READS];
-		struct reach r;
-
-		if (now_ns >= e->until_ns || e->unit <= unit || reach_first(job, e->unit) != unit)
-			continue;
-		e->until_ns = 0;
-		if (reach_find(plan, e->unit, &r))
-			reach_take(plan, now_ns, e->unit, &r);
-	}
+	early_forget(&plan->early, now_ns);
+	if (plan->early.count && job->inner && !job_is_inner(job, unit))
+		reach_take_early(plan, job, now_ns, unit);
 	plan->last_use = use;
 }
 
@@ -218,7 +277,6 @@ void reach_read(struct plan *plan, uint64_t now_ns, uint32_t unit)
 	plan->has_last_use = false;
 	if (reach_find(plan, unit, &r))
 		reach_take(plan, now_ns, unit, &r);
-	else if (!reach_outside(plan, now_ns, unit) &&
-		 !early_has(&plan->last_reached, now_ns, unit)) /* else it is told once more */
-		early_push(&plan->early, now_ns, unit);
+	else if (!reach_outside(plan, now_ns, unit))
+		reach_keep_early(plan, now_ns, unit);
 }

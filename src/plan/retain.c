@@ -44,6 +44,12 @@ void item_set_state(struct plan *plan, uint32_t unit, uint32_t state)
 
 	if (item_state(it) == ABSENT && state != ABSENT)
 		plan->used_pages += it->pages;
+	if (state == FETCHING) {
+		plan->fetching_pages += it->pages;
+	} else if (item_state(it) == FETCHING) {
+		assert(plan->fetching_pages >= it->pages);
+		plan->fetching_pages -= it->pages;
+	}
 	if (item_state(it) != ABSENT && state == ABSENT) {
 		assert(plan->used_pages >= it->pages);
 		plan->used_pages -= it->pages;
@@ -544,6 +550,8 @@ void retain_resized(struct plan *plan, uint32_t unit, uint64_t bytes)
 		plan->grown_pages += it->pages - was;
 	if (item_state(it) != ABSENT)
 		plan->used_pages += it->pages - was;
+	if (item_state(it) == FETCHING)
+		plan->fetching_pages += it->pages - was;
 	if (it->flags & HELD)
 		plan->held_pages += it->pages - was;
 	if (it->flags & FRESH)

@@ -115,7 +115,7 @@ uint32_t score_percent(const struct plan_job *job)
 /* Every read was where the order expects it, and so early that chance is unlikely. */
 bool score_is_agreed(const struct plan_job *job)
 {
-	return job->verdict_in == job->verdict_count && proof_is_likely(job);
+	return job->verdict_count && job->verdict_in == job->verdict_count && proof_is_likely(job);
 }
 
 /* Reads that are enough to judge by. */

@@ -377,6 +377,11 @@ static void a_unit_may_be_reached_before_its_open_is_heard_of(void)
 	run("early");
 }
 
+static void all_workers_may_be_many_units_further_before_their_opens_are_heard_of(void)
+{
+	run("early_many");
+}
+
 static void failures_are_tried_again_or_left_to_the_reader(void)
 {
 	run("failures");
@@ -398,6 +403,8 @@ static const struct check_test tests[] = {
 	  samples_that_are_cut_are_read_in_turns_and_left },
 	{ "a_unit_may_be_reached_before_its_open_is_heard_of",
 	  a_unit_may_be_reached_before_its_open_is_heard_of },
+	{ "all_workers_may_be_many_units_further_before_their_opens_are_heard_of",
+	  all_workers_may_be_many_units_further_before_their_opens_are_heard_of },
 	{ "failures_are_tried_again_or_left_to_the_reader",
 	  failures_are_tried_again_or_left_to_the_reader },
 	{ "a_validation_set_is_expected_when_it_was_read_once",

@@ -165,7 +165,8 @@ static void audit_jobs(const struct plan *plan, const struct members *members)
 static void audit(const struct plan *plan)
 {
 	struct members members[KEYED_MAX] = { 0 };
-	uint64_t used = 0, fresh = 0, held = 0, staged = 0, pinned = 0, far = 0, in_buckets = 0;
+	uint64_t used = 0, fresh = 0, fetching = 0, held = 0, staged = 0, pinned = 0;
+	uint64_t far = 0, in_buckets = 0;
 
 	for (uint32_t s = 0; s < plan->n; s++) {
 		const struct item *it = &plan->item[s];
@@ -176,6 +177,7 @@ static void audit(const struct plan *plan)
 		CHECK(!(it->flags & ALONE_FRESH) || it->flags & ALONE);
 		used += item_state(it) == ABSENT ? 0 : it->pages;
 		fresh += it->flags & FRESH ? it->pages : 0;
+		fetching += item_state(it) == FETCHING ? it->pages : 0;
 		held += it->flags & HELD ? it->pages : 0;
 		staged += it->flags & (STAGED | STAGING) ? it->pages : 0;
 		pinned += it->flags & (PINNED | PINNING) ? it->pages : 0;
@@ -188,6 +190,7 @@ static void audit(const struct plan *plan)
 	CHECK_U64(in_buckets, far);
 	CHECK_U64(plan->used_pages, used);
 	CHECK_U64(plan->fresh_pages, fresh);
+	CHECK_U64(plan->fetching_pages, fetching);
 	CHECK_U64(plan->held_pages, held);
 	CHECK_U64(plan->staged_pages, staged);
 	CHECK_U64(plan->pinned_pages, pinned);

@@ -81,6 +81,36 @@ static void few_samples_that_agree_do_not_run_dry(void)
 	CHECK(there_of_few(true) < 24);
 }
 
+/* Likewise, all from the store, which begins to be slow. What is there and not read, or on its way. */
+static void what_is_on_its_way_from_the_store_counts_for_the_half(void)
+{
+	struct order_info info = { .n = 40, .world = 1, .n_ranks = 1 };
+	struct plan_params p = story_params(&info);
+	struct story *st;
+
+	p.arena_bytes = 4096 * 16;
+	p.store_bytes = 4096 * 40;
+	p.span = 8;
+	st = story_prepare(p, NULL);
+	for (uint32_t i = 0; i < 40; i++)
+		story_event(st, (struct plan_event){ .kind = PLAN_EV_KEPT, .unit = { i } });
+	story_step(st);
+	CHECK_U64(st->count[PLAN_ACT_FETCH], 8);
+	for (uint32_t pos = 0; pos < 12; pos++) {
+		uint32_t n;
+
+		st->is_auto[PLAN_ACT_FETCH] = pos < 8;
+		story_open(st, pos);
+		CHECK_INT(story_status(st).state, PLAN_CHECKING);
+		n = (uint32_t)story_logged(st, PLAN_ACT_FETCH);
+		for (uint32_t i = pos + 1; i < 40; i++)
+			n += st->is_there[i];
+		CHECK(n <= 8);
+	}
+	CHECK(story_logged(st, PLAN_ACT_FETCH) > 0);
+	story_free(st);
+}
+
 static void fetches_in_the_order_of_positions(void)
 {
 	struct story *st = story_prepare(story_params(&info_400), NULL);
@@ -403,6 +433,8 @@ static const struct check_test tests[] = {
 	{ "the_start_is_fetched_before_anything_is_read_up_to_half_the_arena",
 	  the_start_is_fetched_before_anything_is_read_up_to_half_the_arena },
 	{ "few_samples_that_agree_do_not_run_dry", few_samples_that_agree_do_not_run_dry },
+	{ "what_is_on_its_way_from_the_store_counts_for_the_half",
+	  what_is_on_its_way_from_the_store_counts_for_the_half },
 	{ "fetches_in_the_order_of_positions", fetches_in_the_order_of_positions },
 	{ "what_was_read_is_not_fetched_any_more", what_was_read_is_not_fetched_any_more },
 	{ "far_ahead_neighbours_are_asked_for_together",

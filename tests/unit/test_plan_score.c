@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When the plan believes the order, and when it stops to. */
 #include "plan_story.h"
+#include "src/plan/plan_priv.h"
 
 static const struct order_info info_4000 = { .n = 4000, .world = 1, .n_ranks = 1 };
 
@@ -294,7 +295,20 @@ static void what_was_got_ready_for_a_lost_order_makes_room(void)
 	story_free(st);
 }
 
+/* What was proven stays so when the job begins anew; but it has not read anything yet. */
+static void no_reads_agree_with_nothing(void)
+{
+	struct plan_job job = { .is_proven = true };
+
+	CHECK(!score_is_agreed(&job));
+	score_push(&job, true);
+	CHECK(score_is_agreed(&job));
+	score_push(&job, false);
+	CHECK(!score_is_agreed(&job));
+}
+
 static const struct check_test tests[] = {
+	{ "no_reads_agree_with_nothing", no_reads_agree_with_nothing },
 	{ "a_wrong_order_is_found_out_where_most_reads_agree_by_chance",
 	  a_wrong_order_is_found_out_where_most_reads_agree_by_chance },
 	{ "a_wrong_order_in_a_window_as_large_as_the_dataset_is_not_confirmed",
