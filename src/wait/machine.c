@@ -106,10 +106,11 @@ static void feed_job_cpus(const struct machine *m, struct stall *s)
 		stall_set_cpus(s, cpus);
 }
 
-/* Which units the page cache has is not known, but how many. */
+/* Which units the page cache has is not known, but how many. Of those that records may become nothing is
+ * there yet. */
 static void feed_warm(struct machine *m, struct stall *s)
 {
-	for (uint32_t i = 0; i < dataset_n_units(m->dataset); i++)
+	for (uint32_t i = 0; i < dataset_n_file_units(m->dataset); i++)
 		if (mix_share(mix_bits(i)) < m->pages.warm_share)
 			stall_had_pages(s, (struct unit_id){ i },
 					dataset_unit_bytes(m->dataset, (struct unit_id){ i }));
