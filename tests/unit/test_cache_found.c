@@ -240,6 +240,27 @@ static void of_a_mapped_file_the_middle_of_a_read_is_what_it_is_for(void)
 	rig_free(rig);
 }
 
+/* Its next job may not map it: then each READ is of a record, and no page around it. */
+static void who_reads_what_was_mapped_is_told_of(void)
+{
+	enum { FIRST = 1998848, OWN = 2002944, OWN_END = 2097152, END = 2101248 }; /* of record 20 */
+	struct rig *rig = rig_of(NULL);
+
+	cut_for(rig, true);
+	rig_read_check(rig, 0, FIRST, END - FIRST);
+	CHECK_U64(told(rig, NEWS_REACHED, FROM + 20), 1);
+	rig_read_check(rig, 0, OWN, OWN_END - OWN); /* the kernel has the pages that it shares */
+	CHECK_U64(told(rig, NEWS_REACHED, FROM + 20), 2);
+	rig_read_check(rig, 0, FIRST - PAGE, END - FIRST);
+	rig_read_check(rig, 0, FIRST, END + PAGE - FIRST);
+	rig_read_check(rig, 0, OWN + PAGE, OWN_END - OWN - PAGE);
+	rig_read_check(rig, 0, OWN, OWN_END - OWN - PAGE);
+	rig_read_check(rig, 0, 299 * STRIDE / PAGE * PAGE, 26 * PAGE); /* beyond the end of the file */
+	for (uint32_t i = 0; i < 300; i++)
+		CHECK_U64(told(rig, NEWS_REACHED, FROM + i), i == 20 ? 2 : i == 299);
+	rig_free(rig);
+}
+
 static void what_was_read_before_is_told(void)
 {
 	const struct unit_id come[] = { { FROM + 9 }, { FROM + 2 } };
@@ -301,6 +322,7 @@ static const struct check_test tests[] = {
 	  reads_are_noted_until_the_file_is_in_records },
 	{ "of_a_mapped_file_the_middle_of_a_read_is_what_it_is_for",
 	  of_a_mapped_file_the_middle_of_a_read_is_what_it_is_for },
+	{ "who_reads_what_was_mapped_is_told_of", who_reads_what_was_mapped_is_told_of },
 	{ "what_was_read_before_is_told", what_was_read_before_is_told },
 	{ "readers_do_not_notice", readers_do_not_notice },
 };
