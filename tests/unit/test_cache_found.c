@@ -197,6 +197,27 @@ static void a_change_takes_old_units_and_records(void)
 	rig_free(rig);
 }
 
+/* Whose size it was before is not asked about again, as there may be a million of them. */
+static void only_records_that_change_have_another_size(void)
+{
+	enum { END = 20 << 20, FIRST = 209 }; /* from 20900000 on, the one before it to 20901888 */
+	struct rig *rig = rig_of(NULL);
+	struct news *n = rig->drive->news;
+
+	cut(rig);
+	for (int grows = 0; grows < 2; grows++) {
+		mutex_lock(&n->mu);
+		memset(n->late_fill[NEWS_RESIZED], 0,
+		       DIV_ROUND_UP(dataset_n_units(rig->dataset), 64) * sizeof(uint64_t));
+		mutex_unlock(&n->mu);
+		rig_replace(rig, 0, grows ? 25 * MIB : END);
+		rig_read_check(rig, 0, 17 * MIB, PAGE);
+		for (uint32_t i = 0; i < 300; i++)
+			CHECK_U64(told(rig, NEWS_RESIZED, FROM + i), i >= FIRST);
+	}
+	rig_free(rig);
+}
+
 /* Who looks for records hears of READs until then. */
 static void reads_are_noted_until_the_file_is_in_records(void)
 {
@@ -318,6 +339,7 @@ static const struct check_test tests[] = {
 	{ "what_is_held_by_an_old_number_is_right", what_is_held_by_an_old_number_is_right },
 	{ "a_read_that_is_under_way_ends_as_it_began", a_read_that_is_under_way_ends_as_it_began },
 	{ "a_change_takes_old_units_and_records", a_change_takes_old_units_and_records },
+	{ "only_records_that_change_have_another_size", only_records_that_change_have_another_size },
 	{ "reads_are_noted_until_the_file_is_in_records",
 	  reads_are_noted_until_the_file_is_in_records },
 	{ "of_a_mapped_file_the_middle_of_a_read_is_what_it_is_for",
