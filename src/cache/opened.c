@@ -28,22 +28,43 @@ void note_units(struct cache *c, enum news_kind kind, struct entry_id entry)
 		news_put_many(c->p.news, kind, first, n);
 }
 
+/* Of records that were found, the first one that ends at that byte or behind it. Nor has the file fewer now. */
+static struct unit_id first_not_before(struct cache *c, struct entry_id entry, struct unit_id first,
+				   uint64_t size)
+{
+	struct unit_id unit = dataset_unit_before(c->p.dataset, entry, size);
+
+	for (unit = unit_eq(unit, UNIT_NONE) ? first : unit; unit.v > first.v; unit.v--) {
+		struct dataset_extent x =
+			dataset_unit_extent(c->p.dataset, (struct unit_id){ unit.v - 1 });
+
+		if (x.offset + x.length < size)
+			break;
+	}
+	return unit;
+}
+
 void note_resized(struct cache *c, struct entry_id entry, uint64_t before, uint64_t now)
 {
 	struct unit_id first;
 	uint32_t n = dataset_units_of(c->p.dataset, entry, &first);
-	bool is_cut = n > 1 && !dataset_is_in_records(c->p.dataset, entry);
-	uint64_t from = is_cut ? MIN(before, now) / UNIT_BYTES : 0;
-	uint64_t end = is_cut ? MIN((uint64_t)n, MAX(before, now) / UNIT_BYTES + 1) : n;
+	uint32_t from = 0, end = n;
 
+	if (n > 1 && !dataset_is_in_records(c->p.dataset, entry)) {
+		from = (uint32_t)MIN((uint64_t)n, MIN(before, now) / UNIT_BYTES);
+		end = (uint32_t)MIN((uint64_t)n, MAX(before, now) / UNIT_BYTES + 1);
+	} else if (n > 1 && dataset_unit_is_found(c->p.dataset, first)) {
+		/* Of a table's all: they need not follow each other. */
+		from = first_not_before(c, entry, first, MIN(before, now)).v - first.v;
+	}
 	if (n == 1)
 		note_news(c, &(struct news_item){
 				     .kind = NEWS_RESIZED,
 				     .unit = first,
 				     .bytes = dataset_unit_extent(c->p.dataset, first).length });
 	else if (from < end && c->p.news)
-		news_put_many(c->p.news, NEWS_RESIZED,
-			      (struct unit_id){ first.v + (uint32_t)from }, (uint32_t)(end - from));
+		news_put_many(c->p.news, NEWS_RESIZED, (struct unit_id){ first.v + from },
+			      end - from);
 }
 
 void cache_note_cut(struct cache *c, struct entry_id entry)

@@ -165,9 +165,26 @@ static struct unit_id reached_by(struct cache *c, struct cache_read *r)
 		       : UNIT_NONE;
 }
 
+/* Whether it has the pages of that record and no others, but for those that it shares. */
+static bool is_record_alone(struct cache *c, const struct cache_read *r, struct unit_id unit)
+{
+	struct dataset_extent all, own;
+	uint64_t end = r->offset + r->length;
+
+	if (unit_eq(unit, UNIT_NONE))
+		return false;
+	all = dataset_unit_extent(c->p.dataset, unit);
+	own = dataset_unit_own(c->p.dataset, unit);
+	/* The last page of a file is asked for as a whole. */
+	return own.length && r->offset >= all.offset && r->offset <= own.offset &&
+	       end >= own.offset + own.length &&
+	       end <= ALIGN_UP(all.offset + all.length, (uint64_t)c->tracer_bytes);
+}
+
 /* Of a mapped file the kernel asks for all around the page that is missing, 64 KiB before it and as much
  * behind, but for what it has. So a READ as long as that is of the record in the middle of it, and a shorter
- * one says something only if it has the page that an awaited one lacks. */
+ * one says something only if it has the page that an awaited one lacks; or if it is of one record alone. That
+ * is what a file is read with that was mapped once: so it is heard that its readers have another order now. */
 static struct unit_id mapped_by(struct cache *c, const struct cache_read *r)
 {
 	uint64_t end = r->offset + r->length, missing = r->offset + AROUND;
@@ -187,7 +204,7 @@ static struct unit_id mapped_by(struct cache *c, const struct cache_read *r)
 		if (own >= r->offset && tracer_is_awaited(c, unit))
 			return unit;
 	}
-	return UNIT_NONE;
+	return is_record_alone(c, r, r->unit) ? r->unit : UNIT_NONE;
 }
 
 void reached_note(struct cache *c, struct cache_read *r, bool is_silent)

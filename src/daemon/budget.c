@@ -6,7 +6,9 @@
 #include "clairfs/dataset/units.h"
 #include "daemon_priv.h"
 
-/* Of a unit of a record that was not found: what the plan and its epochs have for each number. */
+/* Of a unit of a record that was not found: what the plan and its epochs have for each number. Once it is found
+ * and held it takes what any unit takes, about 330 bytes (UNIT_MEMORY of orders.c), and 12 of the order's map.
+ * These are not counted here: where memory gets short by them the arena gives way (pressure.c). */
 #define RESERVED_BYTES 24u
 
 void budget_derive(const struct mount_opts *opts, const struct dataset *ds,

@@ -89,17 +89,18 @@ static struct bounds bounds_of(const struct dataset *ds, struct unit_id unit)
 
 /* --- cutting --- */
 
-/* Whether these are the records that it is in; *ret_first: which of them the first one is. */
+/* Whether these are the records that it is in; *ret_first: which of them the first one is. Both places are known
+ * to a page, but never so little that it may be another record. */
 static bool is_same(const struct later_file *f, const struct dataset_found *found, uint32_t page,
 		    uint64_t *ret_first)
 {
-	uint64_t at = found->at + page, off;
+	uint64_t slack = MIN((uint64_t)page, (f->stride - 1) / 2), at = found->at + slack, off;
 
 	if (f->stride != found->stride || at < f->at)
 		return false;
 	*ret_first = (at - f->at) / f->stride;
 	off = (at - f->at) % f->stride;
-	return off <= 2ull * page;
+	return off <= 2 * slack;
 }
 
 static void add(struct dataset *ds, const struct later_file *file, const struct dataset_found *found,

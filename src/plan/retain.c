@@ -535,6 +535,16 @@ bool retain_let_go(struct plan *plan)
 	return !plan->n_jobs && plan->unkeyed.count;
 }
 
+/* It is there now: of jobs that do not number it, it is one that they leave out. */
+static void retain_first_size(struct plan *plan, uint32_t unit)
+{
+	struct plan_job *job;
+
+	plan_sized(plan, 0); /* its bytes are counted already, as those of other units of its file */
+	for (uint32_t at = 0; (job = jobs_next(plan, &at));)
+		job->n_outside += job->unnumbered && job->unnumbered[unit / 64] >> unit % 64 & 1;
+}
+
 void retain_resized(struct plan *plan, uint32_t unit, uint64_t bytes)
 {
 	struct item *it = &plan->item[unit];
@@ -542,8 +552,8 @@ void retain_resized(struct plan *plan, uint32_t unit, uint64_t bytes)
 
 	item_out(plan, unit);
 	it->pages = (uint32_t)MIN(MAX(pages, 1), UINT32_MAX);
-	if (!was) /* its bytes are counted already, as those of other units of its file */
-		plan_sized(plan, 0);
+	if (!was)
+		retain_first_size(plan, unit);
 	if (it->pages <= plan->max_pages)
 		plan->largest = MAX(plan->largest, it->pages);
 	if (was && it->pages > was)

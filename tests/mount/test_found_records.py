@@ -195,19 +195,20 @@ def file_of_a_validation_set_beside(place):
         tap.ok(c["source_bytes"] <= 1.1 * asked + 64 * MIB, "the source gives what is read", c["source_bytes"], asked)
 
 
+def is_right_mapped(raw, view, k):
+    at = k * raw.stride
+    got, page = view[at:at + raw.stride], at // mmap.PAGESIZE * mmap.PAGESIZE
+    view.madvise(mmap.MADV_DONTNEED, page, raw.stride)
+    os.posix_fadvise(raw.fd, at, raw.stride, os.POSIX_FADV_DONTNEED)
+    raw.read += 1
+    return got == raw.data[at:at + raw.stride]
+
+
 def file_that_is_mapped(place):
     """There the kernel asks for what is around a page that is missing: 128 KiB for each record that was not pushed. So of a file as
     small as this it soon has most, and nobody hears of many readers: how many records were there before them is noted only."""
     with Raw(place) as raw, mmap.mmap(raw.fd, 0, prot=mmap.PROT_READ) as view:
-        def is_right(k):
-            at = k * STRIDE
-            got, page = view[at:at + STRIDE], at // mmap.PAGESIZE * mmap.PAGESIZE
-            view.madvise(mmap.MADV_DONTNEED, page, STRIDE)
-            os.posix_fadvise(raw.fd, at, STRIDE, os.POSIX_FADV_DONTNEED)
-            raw.read += 1
-            return got == raw.data[at:at + STRIDE]
-
-        raw.is_right = is_right
+        raw.is_right = lambda k: is_right_mapped(raw, view, k)
         order = epoch_of(ORDER)
         tap.equal(raw.read_slowly(order[:900]), [], "every byte is right before")
         raw.wait_followed()
@@ -219,6 +220,23 @@ def file_that_is_mapped(place):
         first, rest = before["source_bytes"] / (read * STRIDE), (c["source_bytes"] - before["source_bytes"]) / (n * STRIDE)
         tap.note(f"mapped: {useful / n:.3f} were there before their reader, source {first:.3f} and then {rest:.3f} of what was read")
         tap.ok(rest < first, "the source gives less for each", rest, first)
+
+
+def file_that_was_mapped_and_is_read(place):
+    """The next job reads records in another order, and maps nothing: its READs are of a record, with no page around it."""
+    n, stride = 3000, 60000
+    with Raw(place, n=n, stride=stride, ram="48M") as raw:
+        with mmap.mmap(raw.fd, 0, prot=mmap.PROT_READ) as view:
+            tap.equal([k for k in epoch_of(ORDER, 0, n)[:1200] if not is_right_mapped(raw, view, k)], [],
+                      "every byte is right of who maps the file")
+            raw.wait_followed()
+        tap.equal(raw.read_slowly(epoch_of("torch-loader:seed=9", 0, n)), [], "and of who reads it in another order")
+        order = raw.mount.stats()["order"]
+        tap.note(f"read after it was mapped: {order['readers']}")
+        tap.ok(order["readers"]["lost"] >= 1, "the order is lost", order)
+        tap.ok(order["readers"]["lost_reads"] >= n / 4, "as most of its readers are heard of", order)
+        words = order["search"]["records"][0]["order_words"]
+        tap.ok("but the last ones are not" in words, "and that they are not read so is said", words)
 
 
 def file_that_is_replaced(place):
@@ -237,4 +255,5 @@ def file_that_is_replaced(place):
 
 
 mountkit.run(first_epoch_is_followed, job_that_goes_on_otherwise, order_that_is_told_wins, records_behind_a_head,
-             file_of_a_validation_set_beside, file_that_is_mapped, file_that_is_replaced)
+             file_of_a_validation_set_beside, file_that_is_mapped, file_that_was_mapped_and_is_read,
+             file_that_is_replaced)

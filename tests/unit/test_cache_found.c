@@ -197,6 +197,27 @@ static void a_change_takes_old_units_and_records(void)
 	rig_free(rig);
 }
 
+/* Whose size it was before is not asked about again, as there may be a million of them. */
+static void only_records_that_change_have_another_size(void)
+{
+	enum { END = 20 << 20, FIRST = 209 }; /* from 20900000 on, the one before it to 20901888 */
+	struct rig *rig = rig_of(NULL);
+	struct news *n = rig->drive->news;
+
+	cut(rig);
+	for (int grows = 0; grows < 2; grows++) {
+		mutex_lock(&n->mu);
+		memset(n->late_fill[NEWS_RESIZED], 0,
+		       DIV_ROUND_UP(dataset_n_units(rig->dataset), 64) * sizeof(uint64_t));
+		mutex_unlock(&n->mu);
+		rig_replace(rig, 0, grows ? 25 * MIB : END);
+		rig_read_check(rig, 0, 17 * MIB, PAGE);
+		for (uint32_t i = 0; i < 300; i++)
+			CHECK_U64(told(rig, NEWS_RESIZED, FROM + i), i >= FIRST);
+	}
+	rig_free(rig);
+}
+
 /* Who looks for records hears of READs until then. */
 static void reads_are_noted_until_the_file_is_in_records(void)
 {
@@ -237,6 +258,27 @@ static void of_a_mapped_file_the_middle_of_a_read_is_what_it_is_for(void)
 	CHECK_U64(told(rig, NEWS_REACHED, FROM + 60), 1);
 	rig_read_check(rig, 0, 0, PAGE);
 	let_go(rig, FROM + 60);
+	rig_free(rig);
+}
+
+/* Its next job may not map it: then each READ is of a record, and no page around it. */
+static void who_reads_what_was_mapped_is_told_of(void)
+{
+	enum { FIRST = 1998848, OWN = 2002944, OWN_END = 2097152, END = 2101248 }; /* of record 20 */
+	struct rig *rig = rig_of(NULL);
+
+	cut_for(rig, true);
+	rig_read_check(rig, 0, FIRST, END - FIRST);
+	CHECK_U64(told(rig, NEWS_REACHED, FROM + 20), 1);
+	rig_read_check(rig, 0, OWN, OWN_END - OWN); /* the kernel has the pages that it shares */
+	CHECK_U64(told(rig, NEWS_REACHED, FROM + 20), 2);
+	rig_read_check(rig, 0, FIRST - PAGE, END - FIRST);
+	rig_read_check(rig, 0, FIRST, END + PAGE - FIRST);
+	rig_read_check(rig, 0, OWN + PAGE, OWN_END - OWN - PAGE);
+	rig_read_check(rig, 0, OWN, OWN_END - OWN - PAGE);
+	rig_read_check(rig, 0, 299 * STRIDE / PAGE * PAGE, 26 * PAGE); /* beyond the end of the file */
+	for (uint32_t i = 0; i < 300; i++)
+		CHECK_U64(told(rig, NEWS_REACHED, FROM + i), i == 20 ? 2 : i == 299);
 	rig_free(rig);
 }
 
@@ -297,10 +339,12 @@ static const struct check_test tests[] = {
 	{ "what_is_held_by_an_old_number_is_right", what_is_held_by_an_old_number_is_right },
 	{ "a_read_that_is_under_way_ends_as_it_began", a_read_that_is_under_way_ends_as_it_began },
 	{ "a_change_takes_old_units_and_records", a_change_takes_old_units_and_records },
+	{ "only_records_that_change_have_another_size", only_records_that_change_have_another_size },
 	{ "reads_are_noted_until_the_file_is_in_records",
 	  reads_are_noted_until_the_file_is_in_records },
 	{ "of_a_mapped_file_the_middle_of_a_read_is_what_it_is_for",
 	  of_a_mapped_file_the_middle_of_a_read_is_what_it_is_for },
+	{ "who_reads_what_was_mapped_is_told_of", who_reads_what_was_mapped_is_told_of },
 	{ "what_was_read_before_is_told", what_was_read_before_is_told },
 	{ "readers_do_not_notice", readers_do_not_notice },
 };

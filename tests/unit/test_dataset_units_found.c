@@ -14,7 +14,7 @@
 #define PATHS(...) ((const char *const[]){ __VA_ARGS__, NULL })
 #define STRIDE 100000u
 
-static struct dataset *ds_new(const char *name, uint64_t size, uint64_t most)
+static struct dataset *ds_new_of(const char *name, uint64_t size, uint32_t page, uint64_t most)
 {
 	char *root = kit_tree(name, PATHS("a", "c", "d"));
 	struct dataset *ds;
@@ -22,9 +22,14 @@ static struct dataset *ds_new(const char *name, uint64_t size, uint64_t most)
 	kit_file(root, "b", size);
 	kit_file(root, "d", 40 * MIB);
 	ds = kit_open(root, (struct kit_open){ .threads = 1 });
-	dataset_reserve_units(ds, PAGE, most);
+	dataset_reserve_units(ds, page, most);
 	free(root);
 	return ds;
+}
+
+static struct dataset *ds_new(const char *name, uint64_t size, uint64_t most)
+{
+	return ds_new_of(name, size, PAGE, most);
 }
 
 static struct dataset_found found_of(const struct dataset *ds, const char *path, uint64_t low, uint64_t high)
@@ -179,6 +184,27 @@ static void a_file_is_cut_once(void)
 	dataset_free(ds);
 }
 
+/* With pages of 64 KiB several begin on each, and an order may begin with any of them. */
+static void small_records_are_told_apart_on_large_pages(void)
+{
+	enum { SMALL = UNIT_RECORD_LEAST };
+	struct dataset *ds = ds_new_of("found_large_pages", 30 * MIB, 65536, UINT64_MAX);
+	struct dataset_found found = found_of(ds, "b", 100, 100);
+	uint32_t first;
+
+	found.stride = SMALL;
+	CHECK_INT(cut(ds, found, &first), 0);
+	for (uint32_t i = 0; i < 40; i++) {
+		found.low = found.at = found.high = 100 + i * SMALL;
+		CHECK_INT(cut(ds, found, &first), 0);
+		CHECK_U64(first, i);
+		found.low = found.at -= i ? SMALL / 2 - 1 : 0;
+		CHECK(dataset_is_cut_so(ds, &found, &first));
+		CHECK_U64(first, i);
+	}
+	dataset_free(ds);
+}
+
 static void what_cannot_be_is_refused(void)
 {
 	struct dataset *ds = ds_new("found_bad", 30 * MIB, 100);
@@ -256,6 +282,7 @@ static const struct check_test tests[] = {
 	{ "a_record_has_all_pages_that_may_be_its_own", a_record_has_all_pages_that_may_be_its_own },
 	{ "records_of_several_units_are_cut_like_files", records_of_several_units_are_cut_like_files },
 	{ "a_file_is_cut_once", a_file_is_cut_once },
+	{ "small_records_are_told_apart_on_large_pages", small_records_are_told_apart_on_large_pages },
 	{ "what_cannot_be_is_refused", what_cannot_be_is_refused },
 	{ "others_may_look_meanwhile", others_may_look_meanwhile },
 };

@@ -212,7 +212,37 @@ static void units_that_are_not_there_yet_count_for_nothing(void)
 	plan_free(plan);
 }
 
+/* Nothing is to be known of them in later epochs: none has them. */
+static void units_that_come_are_outside_of_an_order_that_was_there_before(void)
+{
+	struct order_info info = { .n = 400, .world = 1, .n_ranks = 1 };
+	struct plan_params p = story_params(&info);
+	uint64_t sizes[400], outside[DIV_ROUND_UP(400, 64)] = { 0 };
+	struct story *st;
+
+	for (uint32_t i = 0; i < 400; i++) {
+		sizes[i] = i < 300 ? 4096 : PLAN_NO_SIZE;
+		outside[i / 64] |= (uint64_t)(i >= 200) << i % 64;
+	}
+	info.outside = outside;
+	p.arena_bytes = 4096 * 100;
+	st = story_prepare(p, sizes);
+	st->n_order = st->mark = 200;
+	CHECK_U64(st->plan->jobs[0]->n_outside, 100);
+	for (uint32_t i = 0; i < 200; i++) /* each of them twice */
+		plan_event(st->plan, st->now, &(struct plan_event){ .kind = PLAN_EV_RESIZED,
+								    .unit = { 300 + i % 100 },
+								    .bytes = 4096 });
+	CHECK_U64(st->plan->jobs[0]->n_outside, 200);
+	story_step(st);
+	story_read(st, 0, 0, 200);
+	CHECK(st->plan->later.is_judged && !st->plan->later.mask);
+	story_free(st);
+}
+
 static const struct check_test tests[] = {
+	{ "units_that_come_are_outside_of_an_order_that_was_there_before",
+	  units_that_come_are_outside_of_an_order_that_was_there_before },
 	{ "units_that_are_not_there_yet_count_for_nothing",
 	  units_that_are_not_there_yet_count_for_nothing },
 	{ "a_smaller_arena_is_kept_to_and_a_larger_one_used_again",
