@@ -121,6 +121,41 @@ static void order_that_was_told_wins(void)
 	bed_free(&b);
 }
 
+/* Records of two files, so two jobs that nobody told. */
+static void find_two(struct bed *b)
+{
+	struct records_found f = found_in(b), g = found_in(b);
+
+	CHECK_INT(found(b, FOUND, &f), 0);
+	CHECK_INT(found(b, NEXT, &g), 0);
+	check_jobs(b, FOUND " told, " NEXT " told");
+}
+
+static void order_that_was_told_wins_over_all_that_were_found(void)
+{
+	struct bed b;
+
+	open_bed(&b, "found_all");
+	find_two(&b);
+	CHECK_INT(tell(&b, 0, "sequential"), 0);
+	check_jobs(&b, "sequential told");
+	CHECK_INT(take_back(&b, 0, NULL), 0);
+	CHECK_INT(tell(&b, 0, "sequential"), 0);
+	fake_remove(&b.fake, 0);
+	step(&b, 1);
+	find_two(&b);
+	CHECK_INT(tell(&b, 0, NAMED), 0); /* nor does one with a name of its own stay beside them */
+	check_jobs(&b, NAMED " told");
+	fake_remove(&b.fake, 0);
+	step(&b, 1);
+	find_two(&b);
+	CHECK_INT(take_back(&b, 1, "another"), -ENOENT);
+	check_jobs(&b, FOUND " told, " NEXT " told");
+	CHECK_INT(take_back(&b, 1, NULL), 0); /* and none means none of them */
+	check_jobs(&b, "");
+	bed_free(&b);
+}
+
 /* Whoever looks for orders of files hears of what is opened all the same. */
 static void order_of_files_that_was_found_does_not_take_its_place(void)
 {
@@ -164,6 +199,8 @@ static void what_cannot_be_cut_is_refused_for_good(void)
 static const struct check_test tests[] = {
 	{ "order_of_records_is_a_job_that_nobody_told", order_of_records_is_a_job_that_nobody_told },
 	{ "order_that_was_told_wins", order_that_was_told_wins },
+	{ "order_that_was_told_wins_over_all_that_were_found",
+	  order_that_was_told_wins_over_all_that_were_found },
 	{ "order_of_files_that_was_found_does_not_take_its_place",
 	  order_of_files_that_was_found_does_not_take_its_place },
 	{ "what_cannot_be_cut_is_refused_for_good", what_cannot_be_cut_is_refused_for_good },
