@@ -130,12 +130,14 @@ json_t *strides_json(struct strides *s);
 
 /* strides_say.c */
 struct infer_record_file;
-/* One of them, as an object with words for a person; NULL when out of memory. followed: its order is in
- * force; else why not, static words, or NULL: nobody has tried. state NULL: likewise. Any thread. */
+/* Whether an order of its records is in force; which need not be the one that was found last. */
 struct strides_state {
 	bool is_followed, is_lost; /* is_lost: but what is read is not where it says */
-	const char *why_not;
+	char spec[INFER_SPEC_MAX]; /* of the order that is in force */
+	const char *why_not;       /* else; static words, or NULL: nobody has tried */
 };
+/* One of them, as an object with words for a person; NULL when out of memory. state NULL: nobody has tried to
+ * follow it. Any thread. */
 json_t *strides_say(const struct orders *o, const struct infer_record_file *file,
 		    const struct strides_state *state);
 /* Whether the dataset has a table of these very records. */

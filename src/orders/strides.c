@@ -396,6 +396,7 @@ static struct strides_state state_of(struct strides *s, const struct infer_recor
 	t = taken_of(s, f->file);
 	if (t) {
 		id = t->id;
+		memcpy(ret.spec, t->followed.spec, sizeof(ret.spec));
 		ret.why_not = is_same(&t->followed, f) ? "it was, until it was over or another came" : t->why_not;
 	}
 	mutex_unlock(&s->mu);

@@ -59,11 +59,12 @@ static void say_read(const struct infer_record_file *f, char out[WORDS_MAX])
 static void say_order(const struct infer_record_file *f, const struct strides_state *state,
 		      char out[WORDS_MAX])
 {
+	bool is_in_force = state && state->is_followed && f->spec[0];
 	char spec[INFER_SPEC_MAX];
 
 	out[0] = 0;
-	order_spec_show(f->spec, spec, sizeof(spec));
-	if (state && state->is_followed)
+	order_spec_show(is_in_force ? state->spec : f->spec, spec, sizeof(spec));
+	if (is_in_force)
 		snprintf(out, WORDS_MAX, "in the order %s, which is in force%s", spec,
 			 state->is_lost ? ", but the last ones are not read so"
 					: ": they are fetched ahead");
@@ -214,6 +215,6 @@ json_t *strides_say(const struct orders *o, const struct infer_record_file *f,
 			 (json_int_t)(f->spec[0] ? f->n : f->view.n), "is_order_known", is_order_known(f), "order",
 			 f->spec, "match_percent", f->match < 0 ? 0 : 100 * f->match, "searches",
 			 (json_int_t)f->searches, "read", read, "order_words", order, "is_followed",
-			 state && state->is_followed, "tell",
+			 state && state->is_followed && strcmp(state->spec, f->spec) == 0, "tell",
 			 is_named ? tell_json(o, f) : NULL);
 }
