@@ -154,8 +154,9 @@ struct records_found {
 	size_t n_begun;
 	uint32_t id; /* the job whose order it is, DRIVE_NO_JOB: of one more; then what it is now */
 };
-/* Has the order of that spec, of the records, put in force, and waits for that. -EBUSY: another one is, now;
- * else it will never be: -ENOTSUP, -E2BIG, -EEXIST, -EINVAL, -ENOMEM, -ECANCELED. On cl-strides. */
+/* Has the order of that spec, of the records, put in force, and waits for that. Not now: -EBUSY, another one is;
+ * -ENOSPC, there are as many jobs as there may be; -ECANCELED, it is being stopped. Never: -ENOTSUP, -E2BIG, -EEXIST,
+ * -EINVAL, -ENOMEM. On cl-strides. */
 int records_follow(struct orders *o, const char *spec, struct records_found *found,
 		   struct err *err) MUST_USE;
 /* That job is there, and its order is one of those. ret: what the drive says of it; NULL is fine. Any thread. */

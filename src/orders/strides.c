@@ -254,6 +254,28 @@ static struct taken *entry_to_try(struct strides *s, const struct infer_record_f
 	return t->is_refused || now_ns < t->retry_ns ? NULL : t;
 }
 
+/* What it was refused for may be over soon. */
+static bool is_passing(int rc)
+{
+	return rc == -EBUSY || rc == -ENOSPC || rc == -ECANCELED;
+}
+
+static const char *say_why_not(int rc)
+{
+	switch (rc) {
+	case 0:
+		return NULL;
+	case -EBUSY:
+		return "another order is in force, or none is to be";
+	case -ENOSPC:
+		return "as many jobs are at work as there may be";
+	case -ENOTSUP:
+		return "who goes through a file is better off with that";
+	default:
+		return "there is no room for its records, or they do not fit";
+	}
+}
+
 /* Where it was refused, the job that there is has the order that it had. */
 static void note_tried(struct strides *s, struct taken *t, const struct infer_record_file *f, uint32_t id,
 		       int rc, const char *why_not)
@@ -265,7 +287,7 @@ static void note_tried(struct strides *s, struct taken *t, const struct infer_re
 	t->tried.n = (uint32_t)f->n;
 	memcpy(t->tried.spec, f->spec, sizeof(t->tried.spec));
 	t->retry_ns = clock_now(s->o->clock) + RETRY_NS;
-	t->is_refused = rc < 0 && rc != -EBUSY && rc != -ECANCELED;
+	t->is_refused = rc < 0 && !is_passing(rc);
 	t->why_not = why_not;
 	if (rc == 0) {
 		t->followed = t->tried;
@@ -292,7 +314,6 @@ static void try_to_follow(struct strides *s, struct taken *t, const struct infer
 	};
 	struct err err = { 0 };
 	char name[INFER_NAME_MAX];
-	const char *why_not = NULL;
 	int rc;
 
 	if (dataset_has_records(s->o->dataset) && !strides_has_table(s->o->dataset, f)) {
@@ -300,18 +321,12 @@ static void try_to_follow(struct strides *s, struct taken *t, const struct infer
 		return;
 	}
 	rc = records_follow(s->o, f->spec, &found, &err);
-	if (rc == -EBUSY)
-		why_not = "another order is in force, or none is to be";
-	else if (rc == -ENOTSUP)
-		why_not = "who goes through a file is better off with that";
-	else if (rc < 0)
-		why_not = "there is no room for its records, or they do not fit";
 	name_of(s, f->file, name);
 	if (rc == 0)
 		log_info("%s: its records are fetched ahead, in the order that was found", name);
-	else if (rc != -EBUSY && rc != -ECANCELED)
+	else if (!is_passing(rc))
 		log_info("%s: its records are not fetched ahead: %s", name, err.msg);
-	note_tried(s, t, f, found.id, rc, why_not);
+	note_tried(s, t, f, found.id, rc, say_why_not(rc));
 }
 
 static void follow_found(struct strides *s)
