@@ -193,10 +193,12 @@ int records_obey(struct orders *o, struct message *m)
 	if (is_another_in_force(o))
 		return err_set(&m->err, -EBUSY, "another order is in force, or none is to be");
 	rc = dataset_cut_found(o->dataset, &found->at, &first);
-	if (rc == 0)
+	if (rc == 0) {
+		/* Also where no order comes of it: its units have sizes from here on. */
+		o->carrier->cut(o->carrier_ctx, found->at.entry);
 		rc = dataset_found_map(o->dataset, found->at.entry, first, found->n, &map);
+	}
 	if (rc < 0)
 		return err_set(&m->err, rc, "%s", why_not_cut(rc));
-	o->carrier->cut(o->carrier_ctx, found->at.entry);
 	return put_in_force(o, m, map);
 }

@@ -196,6 +196,22 @@ static void what_cannot_be_cut_is_refused_for_good(void)
 	bed_free(&b);
 }
 
+/* Of more than there are, so that there is no map of them. */
+static void file_that_was_cut_in_vain_is_told_all_the_same(void)
+{
+	struct records_found f;
+	struct bed b;
+
+	open_bed(&b, "found_vain");
+	f = found_in(&b);
+	f.n++;
+	CHECK_INT(found(&b, FOUND, &f), -EINVAL);
+	check_jobs(&b, "");
+	CHECK(is_cut(&b));
+	CHECK_U64(b.fake.n_cut, 1);
+	bed_free(&b);
+}
+
 static const struct check_test tests[] = {
 	{ "order_of_records_is_a_job_that_nobody_told", order_of_records_is_a_job_that_nobody_told },
 	{ "order_that_was_told_wins", order_that_was_told_wins },
@@ -204,5 +220,6 @@ static const struct check_test tests[] = {
 	{ "order_of_files_that_was_found_does_not_take_its_place",
 	  order_of_files_that_was_found_does_not_take_its_place },
 	{ "what_cannot_be_cut_is_refused_for_good", what_cannot_be_cut_is_refused_for_good },
+	{ "file_that_was_cut_in_vain_is_told_all_the_same", file_that_was_cut_in_vain_is_told_all_the_same },
 };
 CHECK_MAIN(tests)
