@@ -185,6 +185,7 @@ static int put_in_force(struct orders *o, struct message *m, struct unit_map *ta
 int records_obey(struct orders *o, struct message *m)
 {
 	struct records_found *found = m->records;
+	bool was_cut = dataset_is_in_records(o->dataset, found->at.entry);
 	struct unit_map *map = NULL;
 	uint32_t first;
 	int rc;
@@ -193,11 +194,11 @@ int records_obey(struct orders *o, struct message *m)
 	if (is_another_in_force(o))
 		return err_set(&m->err, -EBUSY, "another order is in force, or none is to be");
 	rc = dataset_cut_found(o->dataset, &found->at, &first);
-	if (rc == 0) {
-		/* Also where no order comes of it: its units have sizes from here on. */
+	/* Also where no order comes of it: its units have sizes from here on. */
+	if (rc == 0 && !was_cut)
 		o->carrier->cut(o->carrier_ctx, found->at.entry);
+	if (rc == 0)
 		rc = dataset_found_map(o->dataset, found->at.entry, first, found->n, &map);
-	}
 	if (rc < 0)
 		return err_set(&m->err, rc, "%s", why_not_cut(rc));
 	return put_in_force(o, m, map);

@@ -81,6 +81,7 @@ static void order_of_records_is_a_job_that_nobody_told(void)
 	CHECK_INT(found(&b, NEXT, &f), 0);
 	check_jobs(&b, NEXT " told");
 	CHECK(records_are_followed(b.o, f.id, NULL));
+	CHECK_U64(b.fake.n_cut, 1); /* the file is in these since, and their sizes are known */
 	fake_remove(&b.fake, 0); /* all its epochs were read */
 	step(&b, 1);
 	check_jobs(&b, "");
