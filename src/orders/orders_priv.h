@@ -55,7 +55,7 @@ struct orders {
 	struct thr thr; /* the owner */
 	/* The owner's: */
 	uint64_t now_ns, look_ns; /* of this step; when to look for jobs that are over */
-	bool is_none_told; /* the last word was that there is no order */
+	_Atomic bool is_none_told; /* the last word was that there is no order; read by anybody */
 	struct untold *untold;    /* looks for orders that nobody told */
 	struct renumber *renumber;
 	struct strides *strides; /* looks for records in files that are cut; NULL: there are none */

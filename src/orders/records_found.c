@@ -19,6 +19,9 @@
 #include "clairfs/order/records.h"
 #include "orders_priv.h"
 
+#define WHY_BUSY "another order is in force, or none is to be"
+#define WHY_TOO_MANY "there is no room for as many"
+
 /* --- making it --- */
 
 /* The table: n records of one file. */
@@ -81,12 +84,38 @@ static int make_order(struct orders *o, const struct records_found *found, const
 	return err_set(err, -ENOTSUP, "the job goes through the file");
 }
 
+static bool is_another_in_force(const struct orders *o)
+{
+	bool is_another = o->is_none_told;
+
+	for (uint32_t i = 0; i < o->jobs.n; i++)
+		is_another |= !o->jobs.job[i].is_of_records;
+	return is_another;
+}
+
+/* What is cheap to know before an order is made, and shuffled. The owner has the last word. */
+static int look_before(struct orders *o, const struct records_found *found, struct err *err)
+{
+	bool is_another;
+
+	mutex_lock(&o->order_mu);
+	is_another = is_another_in_force(o);
+	mutex_unlock(&o->order_mu);
+	if (is_another)
+		return err_set(err, -EBUSY, "%s", WHY_BUSY);
+	if (found->n > dataset_n_reserved(o->dataset))
+		return err_set(err, -E2BIG, "%s", WHY_TOO_MANY);
+	return 0;
+}
+
 int records_follow(struct orders *o, const char *text, struct records_found *found, struct err *err)
 {
 	struct message m = { .kind = MESSAGE_RECORDS, .records = found };
 	struct order_spec *spec = NULL;
-	int rc = make_spec(o, text, found->at.entry, &spec, err);
+	int rc = look_before(o, found, err);
 
+	if (rc == 0)
+		rc = make_spec(o, text, found->at.entry, &spec, err);
 	m.spec = spec;
 	if (rc == 0)
 		rc = make_order(o, found, spec, &m.take_order, err);
@@ -141,22 +170,13 @@ bool records_are_followed(struct orders *o, uint32_t id, struct drive_job *ret)
 	return true;
 }
 
-static bool is_another_in_force(const struct orders *o)
-{
-	bool is_another = o->jobs.is_first_away || o->is_none_told;
-
-	for (uint32_t i = 0; i < o->jobs.n; i++)
-		is_another |= !o->jobs.job[i].is_of_records;
-	return is_another;
-}
-
 static const char *why_not_cut(int rc)
 {
 	switch (rc) {
 	case -EEXIST:
 		return "the file is in other records";
 	case -E2BIG:
-		return "there is no room for as many";
+		return WHY_TOO_MANY;
 	case -ENOMEM:
 		return "out of memory";
 	default:
@@ -191,8 +211,8 @@ int records_obey(struct orders *o, struct message *m)
 	int rc;
 
 	assert(m->kind == MESSAGE_RECORDS && m->take_order && found->n > 0);
-	if (is_another_in_force(o))
-		return err_set(&m->err, -EBUSY, "another order is in force, or none is to be");
+	if (o->jobs.is_first_away || is_another_in_force(o))
+		return err_set(&m->err, -EBUSY, "%s", WHY_BUSY);
 	rc = dataset_cut_found(o->dataset, &found->at, &first);
 	/* Also where no order comes of it: its units have sizes from here on. */
 	if (rc == 0 && !was_cut)

@@ -197,6 +197,25 @@ static void what_cannot_be_cut_is_refused_for_good(void)
 	bed_free(&b);
 }
 
+/* An answer of the owner's would be waited for here. */
+static void what_is_known_to_be_in_vain_is_not_asked_for(void)
+{
+	struct err err = { 0 };
+	struct records_found f;
+	struct bed b;
+
+	open_bed(&b, "found_before");
+	f = found_in(&b);
+	f.n = dataset_n_reserved(b.ds) + 1;
+	CHECK_INT(records_follow(b.o, ONE, &f, &err), -E2BIG);
+	f = found_in(&b);
+	CHECK_INT(tell(&b, 0, "sequential"), 0);
+	CHECK_INT(records_follow(b.o, ONE, &f, &err), -EBUSY);
+	CHECK_INT(take_back(&b, 0, NULL), 0);
+	CHECK_INT(records_follow(b.o, ONE, &f, &err), -EBUSY);
+	bed_free(&b);
+}
+
 /* Of more than there are, so that there is no map of them. */
 static void file_that_was_cut_in_vain_is_told_all_the_same(void)
 {
@@ -221,6 +240,7 @@ static const struct check_test tests[] = {
 	{ "order_of_files_that_was_found_does_not_take_its_place",
 	  order_of_files_that_was_found_does_not_take_its_place },
 	{ "what_cannot_be_cut_is_refused_for_good", what_cannot_be_cut_is_refused_for_good },
+	{ "what_is_known_to_be_in_vain_is_not_asked_for", what_is_known_to_be_in_vain_is_not_asked_for },
 	{ "file_that_was_cut_in_vain_is_told_all_the_same", file_that_was_cut_in_vain_is_told_all_the_same },
 };
 CHECK_MAIN(tests)
