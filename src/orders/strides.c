@@ -61,7 +61,8 @@ struct strides {
 	struct taken taken[INFER_RECORD_FILES]; /* the thread's; changed under mu */
 	struct last_read last[LAST]; /* the thread's; ring */
 	uint32_t n_last;
-	struct infer_record_file *known; /* likewise; [INFER_RECORD_FILES] */
+	struct infer_record_file *known; /* likewise; [INFER_RECORD_FILES], of which it has n_known */
+	size_t n_known;
 	struct mutex mu; /* a leaf */
 	struct cond cv;
 	bool is_stopping; /* mu */
@@ -230,6 +231,15 @@ static bool is_same(const struct taken_order *t, const struct infer_record_file 
 	return t->n == f->n && strcmp(t->spec, f->spec) == 0;
 }
 
+/* There is nothing to remember: nobody's, or of a file that is not looked at any more and was never cut. */
+static bool is_free(const struct strides *s, const struct taken *t)
+{
+	for (size_t i = 0; i < s->n_known; i++)
+		if (s->known[i].file == t->file)
+			return !t->tried.n;
+	return !t->tried.n || !dataset_is_in_records(s->o->dataset, (struct entry_id){ t->file });
+}
+
 /* Whether it is to be tried now. The entry of the file, or one that is free. */
 static struct taken *entry_to_try(struct strides *s, const struct infer_record_file *f, uint64_t now_ns)
 {
@@ -237,9 +247,9 @@ static struct taken *entry_to_try(struct strides *s, const struct infer_record_f
 	bool is_followed = t && records_are_followed(s->o, t->id, NULL);
 
 	for (uint32_t i = 0; !t && i < ARRAY_LEN(s->taken); i++)
-		if (!s->taken[i].tried.n)
+		if (is_free(s, &s->taken[i]))
 			t = &s->taken[i];
-	if (!t || !t->tried.n)
+	if (!t || t->file != f->file || !t->tried.n)
 		return t;
 	if (!is_followed && t->id != DRIVE_NO_JOB) {
 		mutex_lock(&s->mu);
@@ -281,7 +291,8 @@ static void note_tried(struct strides *s, struct taken *t, const struct infer_re
 		       int rc, const char *why_not)
 {
 	mutex_lock(&s->mu);
-	t->file = f->file;
+	if (t->file != f->file) /* it was another's */
+		*t = (struct taken){ .file = f->file };
 	t->id = id;
 	t->is_around = f->is_around;
 	t->tried.n = (uint32_t)f->n;
@@ -310,7 +321,7 @@ static void try_to_follow(struct strides *s, struct taken *t, const struct infer
 		.n = (uint32_t)f->n,
 		.begun = begun,
 		.n_begun = list_begun(s, f, begun),
-		.id = t->tried.n ? t->id : DRIVE_NO_JOB,
+		.id = t->tried.n && t->file == f->file ? t->id : DRIVE_NO_JOB,
 	};
 	struct err err = { 0 };
 	char name[INFER_NAME_MAX];
@@ -331,9 +342,8 @@ static void try_to_follow(struct strides *s, struct taken *t, const struct infer
 
 static void follow_found(struct strides *s)
 {
-	size_t n = infer_records_get(s->records, s->known);
-
-	for (size_t i = 0; i < n; i++) {
+	s->n_known = infer_records_get(s->records, s->known);
+	for (size_t i = 0; i < s->n_known; i++) {
 		const struct infer_record_file *f = &s->known[i];
 		struct taken *t = is_known(f) ? entry_to_try(s, f, clock_now(s->o->clock)) : NULL;
 
