@@ -5,9 +5,9 @@
  * puts the order in force as one of any job that was found, and shows it which records were read before: so
  * it stands where its readers are.
  *
- * An order that somebody told wins, whatever file it is of, and so does the word that there is none; likewise
- * one of files that was found. It must never cut a file while an order of files is in force, which has its
- * units as they were. */
+ * An order that somebody told wins, whatever file it is of, and so does the word that there is none. One of files
+ * that was found stays as long as it lasts, and is refused while records are followed (untold_found). A file must
+ * never be cut while an order of files is in force, which has its units as they were. */
 #include <assert.h>
 #include <errno.h>
 #include <limits.h>
