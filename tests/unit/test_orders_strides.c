@@ -157,8 +157,8 @@ static void words_name_the_order_that_is_in_force(void)
 		const char *found, *words;
 		bool is_lost, is_followed;
 	} rows[] = {
-		{ "torch-loader:seed=42", "in the order torch-loader:seed=42, which is in force: they are fetched ahead",
-		  false, true },
+		{ "torch-loader:seed=42",
+		  "in the order torch-loader:seed=42, which is in force: they are fetched ahead", false, true },
 		{ "torch-loader:seed=43",
 		  "in the order torch-loader:seed=42, which is in force, but the last ones are not read so", true,
 		  false },
