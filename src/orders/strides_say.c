@@ -215,6 +215,6 @@ json_t *strides_say(const struct orders *o, const struct infer_record_file *f,
 			 (json_int_t)(f->spec[0] ? f->n : f->view.n), "is_order_known", is_order_known(f), "order",
 			 f->spec, "match_percent", f->match < 0 ? 0 : 100 * f->match, "searches",
 			 (json_int_t)f->searches, "read", read, "order_words", order, "is_followed",
-			 state && state->is_followed && strcmp(state->spec, f->spec) == 0, "tell",
+			 state && state->is_followed, "tell",
 			 is_named ? tell_json(o, f) : NULL);
 }

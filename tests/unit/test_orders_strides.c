@@ -155,14 +155,13 @@ static void words_name_the_order_that_is_in_force(void)
 {
 	static const struct {
 		const char *found, *words;
-		bool is_lost, is_followed;
+		bool is_lost;
 	} rows[] = {
 		{ "torch-loader:seed=42",
-		  "in the order torch-loader:seed=42, which is in force: they are fetched ahead", false, true },
+		  "in the order torch-loader:seed=42, which is in force: they are fetched ahead", false },
 		{ "torch-loader:seed=43",
-		  "in the order torch-loader:seed=42, which is in force, but the last ones are not read so", true,
-		  false },
-		{ "", "their order is looked for", true, false },
+		  "in the order torch-loader:seed=42, which is in force, but the last ones are not read so", true },
+		{ "", "their order is looked for", true },
 	};
 	struct strides_state state = { .is_followed = true, .spec = "torch-loader:seed=42" };
 	struct infer_record_file f;
@@ -180,7 +179,7 @@ static void words_name_the_order_that_is_in_force(void)
 		json = strides_say(b.o, &f, &state);
 		CHECK(json);
 		CHECK_STR(text_of(json, "order_words"), rows[i].words);
-		CHECK_INT(json_is_true(json_object_get(json, "is_followed")), rows[i].is_followed);
+		CHECK(json_is_true(json_object_get(json, "is_followed")));
 		json_decref(json);
 	}
 	bed_free(&b);
