@@ -74,8 +74,7 @@ static int hand_stage(void *ctx, const struct plan_action *action)
 	return 0;
 }
 
-/* Who looks for records goes on with what is known of these: where they were READ it would see less. */
-static void note_record(const struct drive *d, struct unit_id unit)
+void drive_note_record(const struct drive *d, struct unit_id unit)
 {
 	struct read_note note = { .is_record = true };
 
@@ -92,7 +91,7 @@ static void hand_come(void *ctx, struct unit_id unit)
 {
 	const struct drive *d = ctx;
 
-	note_record(d, unit);
+	drive_note_record(d, unit);
 	cache_come(d->cache, unit);
 }
 
@@ -174,8 +173,6 @@ static void hand_opened(void *ctx, struct unit_id unit, const struct step_place 
 	bool is_record = place && place->length && unit_is_in_records(map, open.sample);
 	struct read_place at = { 0 };
 
-	if (!place || place->length) /* else its file was opened, and no more is known */
-		note_record(d, unit);
 	if (!d->p.watch && !d->p.cache.probe)
 		return;
 	if (is_measured)

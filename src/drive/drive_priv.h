@@ -102,6 +102,9 @@ struct drive {
 
 /* --- apply.c: the hands of the planner's thread --- */
 extern const struct step_hands drive_hands; /* but for ctx */
+/* A reader has come to that unit. Of a record that was found, who looks for records goes on with what is known of
+ * it: where it was READ would say less. */
+void drive_note_record(const struct drive *d, struct unit_id unit);
 /* Answers the job, which is the planner's from here on. Any thread. Never fails. */
 void drive_complete(struct drive *d, struct completion *take_done, enum plan_event_kind kind,
 		    int status);

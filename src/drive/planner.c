@@ -49,6 +49,9 @@ static void feed_item(struct drive *d, const struct news_item *item, uint64_t no
 
 	assert((size_t)item->kind < ARRAY_LEN(kinds));
 	step_event(&d->step, now, &ev);
+	/* Who opens a file with records has the first one's unit told as well, and has come to none yet. */
+	if (item->kind == NEWS_REACHED)
+		drive_note_record(d, item->unit);
 }
 
 static void feed_answer(struct drive *d, struct completion *done, uint64_t now)

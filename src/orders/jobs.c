@@ -298,7 +298,7 @@ int jobs_put(struct orders *o, const struct order_spec *spec, const struct annou
 				       PLAN_JOBS);
 		}
 	}
-	if (at == NOBODY && o->jobs.n && !o->jobs.is_first_away)
+	if (at == NOBODY && o->jobs.n && !o->jobs.is_first_away && !o->jobs.job[0].is_of_records)
 		log_info("%s: one more job, which reads in the order %s", o->mountpoint, text);
 	return put_at(o, at, spec, &like, take_order, err);
 }
@@ -388,6 +388,21 @@ void jobs_add_reader(struct orders *o, uint32_t id, const struct teller *reader)
 	mutex_unlock(&o->order_mu);
 }
 
+int jobs_end_records(struct orders *o, const char *why, struct err *err)
+{
+	int n = 0, rc;
+
+	for (uint32_t i = o->jobs.n; i-- > 0;) {
+		if (!o->jobs.job[i].is_of_records)
+			continue;
+		rc = end_at(o, i, why);
+		if (rc < 0)
+			return err_set_errno(err, rc, "orders of records that were found stay");
+		n++;
+	}
+	return n;
+}
+
 int jobs_withdraw(struct orders *o, const struct announcer *by, struct err *err)
 {
 	struct drive_job views[PLAN_JOBS];
@@ -395,6 +410,10 @@ int jobs_withdraw(struct orders *o, const struct announcer *by, struct err *err)
 	int rc = 0;
 
 	(void)table_sync(o, views);
+	if (!by->is_given)
+		rc = jobs_end_records(o, NULL, err); /* there are no others beside them */
+	if (rc != 0)
+		return MIN(rc, 0);
 	at = jobs_find(&o->jobs, by);
 	if (at == NOBODY && !by->is_given && o->jobs.n == 1 &&
 	    (o->jobs.job[0].by.uid == by->uid || job_is_untold(&o->jobs.job[0])))

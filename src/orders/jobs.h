@@ -92,7 +92,9 @@ int jobs_put_records(struct orders *o, uint32_t *id, const struct order_spec *sp
 void jobs_add_reader(struct orders *o, uint32_t id, const struct teller *reader);
 /* GPU wait is accounted for the first one. */
 void jobs_account(struct orders *o);
-/* Takes the order of this job back. */
+/* Ends all jobs whose records were found; returns how many. why: as drive_end_order has it. */
+int jobs_end_records(struct orders *o, const char *why, struct err *err) MUST_USE;
+/* Takes the order of this job back; with no name given all of records that were found, if there are any. */
 int jobs_withdraw(struct orders *o, const struct announcer *by, struct err *err) MUST_USE;
 /* A list that was told through the mount: it has no name of its own, so all have one text. */
 bool jobs_is_told_list(const char *text);

@@ -133,7 +133,8 @@ static int obey_told(struct orders *o, struct message *m)
 	o->is_none_told = false;
 	/* And what is being looked for is no longer wanted. */
 	untold_told(o->untold, order_spec_text(m->spec));
-	return 0;
+	/* It took the place of one of those that were found, at most. */
+	return MIN(jobs_end_records(o, "another order was told", &m->err), 0);
 }
 
 static int obey_withdrawn(struct orders *o, struct message *m)

@@ -55,7 +55,7 @@ struct orders {
 	struct thr thr; /* the owner */
 	/* The owner's: */
 	uint64_t now_ns, look_ns; /* of this step; when to look for jobs that are over */
-	bool is_none_told; /* the last word was that there is no order */
+	_Atomic bool is_none_told; /* the last word was that there is no order; read by anybody */
 	struct untold *untold;    /* looks for orders that nobody told */
 	struct renumber *renumber;
 	struct strides *strides; /* looks for records in files that are cut; NULL: there are none */
@@ -130,12 +130,14 @@ json_t *strides_json(struct strides *s);
 
 /* strides_say.c */
 struct infer_record_file;
-/* One of them, as an object with words for a person; NULL when out of memory. followed: its order is in
- * force; else why not, static words, or NULL: nobody has tried. state NULL: likewise. Any thread. */
+/* Whether an order of its records is in force; which need not be the one that was found last. */
 struct strides_state {
 	bool is_followed, is_lost; /* is_lost: but what is read is not where it says */
-	const char *why_not;
+	char spec[INFER_SPEC_MAX]; /* of the order that is in force */
+	const char *why_not;       /* else; static words, or NULL: nobody has tried */
 };
+/* One of them, as an object with words for a person; NULL when out of memory. state NULL: nobody has tried to
+ * follow it. Any thread. */
 json_t *strides_say(const struct orders *o, const struct infer_record_file *file,
 		    const struct strides_state *state);
 /* Whether the dataset has a table of these very records. */
@@ -152,8 +154,9 @@ struct records_found {
 	size_t n_begun;
 	uint32_t id; /* the job whose order it is, DRIVE_NO_JOB: of one more; then what it is now */
 };
-/* Has the order of that spec, of the records, put in force, and waits for that. -EBUSY: another one is, now;
- * else it will never be: -ENOTSUP, -E2BIG, -EEXIST, -EINVAL, -ENOMEM, -ECANCELED. On cl-strides. */
+/* Has the order of that spec, of the records, put in force, and waits for that. Not now: -EBUSY, another one is;
+ * -ENOSPC, there are as many jobs as there may be; -ECANCELED, it is being stopped. Never: -ENOTSUP, -E2BIG, -EEXIST,
+ * -EINVAL, -ENOMEM. On cl-strides. */
 int records_follow(struct orders *o, const char *spec, struct records_found *found,
 		   struct err *err) MUST_USE;
 /* That job is there, and its order is one of those. ret: what the drive says of it; NULL is fine. Any thread. */

@@ -5,9 +5,9 @@
  * puts the order in force as one of any job that was found, and shows it which records were read before: so
  * it stands where its readers are.
  *
- * An order that somebody told wins, whatever file it is of, and so does the word that there is none; likewise
- * one of files that was found. It must never cut a file while an order of files is in force, which has its
- * units as they were. */
+ * An order that somebody told wins, whatever file it is of, and so does the word that there is none. One of files
+ * that was found stays as long as it lasts, and is refused while records are followed (untold_found). A file must
+ * never be cut while an order of files is in force, which has its units as they were. */
 #include <assert.h>
 #include <errno.h>
 #include <limits.h>
@@ -18,6 +18,9 @@
 #include "clairfs/dataset/units.h"
 #include "clairfs/order/records.h"
 #include "orders_priv.h"
+
+#define WHY_BUSY "another order is in force, or none is to be"
+#define WHY_TOO_MANY "there is no room for as many"
 
 /* --- making it --- */
 
@@ -81,12 +84,38 @@ static int make_order(struct orders *o, const struct records_found *found, const
 	return err_set(err, -ENOTSUP, "the job goes through the file");
 }
 
+static bool is_another_in_force(const struct orders *o)
+{
+	bool is_another = o->is_none_told;
+
+	for (uint32_t i = 0; i < o->jobs.n; i++)
+		is_another |= !o->jobs.job[i].is_of_records;
+	return is_another;
+}
+
+/* What is cheap to know before an order is made, and shuffled. The owner has the last word. */
+static int look_before(struct orders *o, const struct records_found *found, struct err *err)
+{
+	bool is_another;
+
+	mutex_lock(&o->order_mu);
+	is_another = is_another_in_force(o);
+	mutex_unlock(&o->order_mu);
+	if (is_another)
+		return err_set(err, -EBUSY, "%s", WHY_BUSY);
+	if (found->n > dataset_n_reserved(o->dataset))
+		return err_set(err, -E2BIG, "%s", WHY_TOO_MANY);
+	return 0;
+}
+
 int records_follow(struct orders *o, const char *text, struct records_found *found, struct err *err)
 {
 	struct message m = { .kind = MESSAGE_RECORDS, .records = found };
 	struct order_spec *spec = NULL;
-	int rc = make_spec(o, text, found->at.entry, &spec, err);
+	int rc = look_before(o, found, err);
 
+	if (rc == 0)
+		rc = make_spec(o, text, found->at.entry, &spec, err);
 	m.spec = spec;
 	if (rc == 0)
 		rc = make_order(o, found, spec, &m.take_order, err);
@@ -141,22 +170,13 @@ bool records_are_followed(struct orders *o, uint32_t id, struct drive_job *ret)
 	return true;
 }
 
-static bool is_another_in_force(const struct orders *o)
-{
-	bool is_another = o->jobs.is_first_away || o->is_none_told;
-
-	for (uint32_t i = 0; i < o->jobs.n; i++)
-		is_another |= !o->jobs.job[i].is_of_records;
-	return is_another;
-}
-
 static const char *why_not_cut(int rc)
 {
 	switch (rc) {
 	case -EEXIST:
 		return "the file is in other records";
 	case -E2BIG:
-		return "there is no room for as many";
+		return WHY_TOO_MANY;
 	case -ENOMEM:
 		return "out of memory";
 	default:
@@ -185,18 +205,21 @@ static int put_in_force(struct orders *o, struct message *m, struct unit_map *ta
 int records_obey(struct orders *o, struct message *m)
 {
 	struct records_found *found = m->records;
+	bool was_cut = dataset_is_in_records(o->dataset, found->at.entry);
 	struct unit_map *map = NULL;
 	uint32_t first;
 	int rc;
 
 	assert(m->kind == MESSAGE_RECORDS && m->take_order && found->n > 0);
-	if (is_another_in_force(o))
-		return err_set(&m->err, -EBUSY, "another order is in force, or none is to be");
+	if (o->jobs.is_first_away || is_another_in_force(o))
+		return err_set(&m->err, -EBUSY, "%s", WHY_BUSY);
 	rc = dataset_cut_found(o->dataset, &found->at, &first);
+	/* Also where no order comes of it: its units have sizes from here on. */
+	if (rc == 0 && !was_cut)
+		o->carrier->cut(o->carrier_ctx, found->at.entry);
 	if (rc == 0)
 		rc = dataset_found_map(o->dataset, found->at.entry, first, found->n, &map);
 	if (rc < 0)
 		return err_set(&m->err, rc, "%s", why_not_cut(rc));
-	o->carrier->cut(o->carrier_ctx, found->at.entry);
 	return put_in_force(o, m, map);
 }

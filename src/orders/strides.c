@@ -30,17 +30,21 @@
 #define RETRY_NS (2 * NS_PER_S)
 #define COME_AGAIN 64u /* records of an order that was over, before it is put in force once more */
 
+struct taken_order {
+	uint32_t n; /* records */
+	char spec[INFER_SPEC_MAX];
+};
+
 /* What became of the records that were found in a file. */
 struct taken {
 	uint32_t file;
 	uint32_t id; /* of the job, or DRIVE_NO_JOB */
-	uint32_t n;  /* records; 0: this is nobody's */
 	bool is_around;
-	char spec[INFER_SPEC_MAX]; /* that was tried last */
-	uint64_t retry_ns;         /* not before: another order is in force */
-	bool is_refused;           /* for good */
-	bool was_followed;
-	uint64_t come; /* records since it is not */
+	struct taken_order followed; /* the last one that was put in force; n 0: none was */
+	struct taken_order tried;    /* that was tried last, it or another one; n 0: this is nobody's */
+	uint64_t retry_ns;           /* not before: another order is in force */
+	bool is_refused;             /* for good */
+	uint64_t come; /* records since none is in force */
 	const char *why_not;
 };
 
@@ -57,7 +61,8 @@ struct strides {
 	struct taken taken[INFER_RECORD_FILES]; /* the thread's; changed under mu */
 	struct last_read last[LAST]; /* the thread's; ring */
 	uint32_t n_last;
-	struct infer_record_file *known; /* likewise; [INFER_RECORD_FILES] */
+	struct infer_record_file *known; /* likewise; [INFER_RECORD_FILES], of which it has n_known */
+	size_t n_known;
 	struct mutex mu; /* a leaf */
 	struct cond cv;
 	bool is_stopping; /* mu */
@@ -130,7 +135,7 @@ struct reads *strides_reads(const struct strides *s)
 static struct taken *taken_of(struct strides *s, uint32_t file)
 {
 	for (uint32_t i = 0; i < ARRAY_LEN(s->taken); i++)
-		if (s->taken[i].n && s->taken[i].file == file)
+		if (s->taken[i].tried.n && s->taken[i].file == file)
 			return &s->taken[i];
 	return NULL;
 }
@@ -221,9 +226,18 @@ static bool is_known(const struct infer_record_file *f)
 	       f->origin <= f->high;
 }
 
-static bool is_same(const struct taken *t, const struct infer_record_file *f)
+static bool is_same(const struct taken_order *t, const struct infer_record_file *f)
 {
 	return t->n == f->n && strcmp(t->spec, f->spec) == 0;
+}
+
+/* There is nothing to remember: nobody's, or of a file that is not looked at any more and was never cut. */
+static bool is_free(const struct strides *s, const struct taken *t)
+{
+	for (size_t i = 0; i < s->n_known; i++)
+		if (s->known[i].file == t->file)
+			return !t->tried.n;
+	return !t->tried.n || !dataset_is_in_records(s->o->dataset, (struct entry_id){ t->file });
 }
 
 /* Whether it is to be tried now. The entry of the file, or one that is free. */
@@ -233,9 +247,9 @@ static struct taken *entry_to_try(struct strides *s, const struct infer_record_f
 	bool is_followed = t && records_are_followed(s->o, t->id, NULL);
 
 	for (uint32_t i = 0; !t && i < ARRAY_LEN(s->taken); i++)
-		if (!s->taken[i].n)
+		if (is_free(s, &s->taken[i]))
 			t = &s->taken[i];
-	if (!t || !t->n)
+	if (!t || t->file != f->file || !t->tried.n)
 		return t;
 	if (!is_followed && t->id != DRIVE_NO_JOB) {
 		mutex_lock(&s->mu);
@@ -243,26 +257,53 @@ static struct taken *entry_to_try(struct strides *s, const struct infer_record_f
 		mutex_unlock(&s->mu);
 		t->come = 0;
 	}
-	if (!is_same(t, f))
-		return t;
-	if (is_followed || t->is_refused || now_ns < t->retry_ns)
+	if (is_same(&t->followed, f) && (is_followed || t->come < COME_AGAIN))
 		return NULL;
-	return t->was_followed && t->come < COME_AGAIN ? NULL : t;
+	if (!is_same(&t->tried, f))
+		return t;
+	return t->is_refused || now_ns < t->retry_ns ? NULL : t;
 }
 
+/* What it was refused for may be over soon. */
+static bool is_passing(int rc)
+{
+	return rc == -EBUSY || rc == -ENOSPC || rc == -ECANCELED;
+}
+
+static const char *say_why_not(int rc)
+{
+	switch (rc) {
+	case 0:
+		return NULL;
+	case -EBUSY:
+		return "another order is in force, or none is to be";
+	case -ENOSPC:
+		return "as many jobs are at work as there may be";
+	case -ENOTSUP:
+		return "who goes through a file is better off with that";
+	default:
+		return "there is no room for its records, or they do not fit";
+	}
+}
+
+/* Where it was refused, the job that there is has the order that it had. */
 static void note_tried(struct strides *s, struct taken *t, const struct infer_record_file *f, uint32_t id,
 		       int rc, const char *why_not)
 {
 	mutex_lock(&s->mu);
-	*t = (struct taken){ .file = f->file,
-			     .n = (uint32_t)f->n,
-			     .id = rc == 0 ? id : DRIVE_NO_JOB,
-			     .is_around = f->is_around,
-			     .retry_ns = clock_now(s->o->clock) + RETRY_NS,
-			     .is_refused = rc < 0 && rc != -EBUSY && rc != -ECANCELED,
-			     .was_followed = rc == 0,
-			     .why_not = why_not };
-	memcpy(t->spec, f->spec, sizeof(t->spec));
+	if (t->file != f->file) /* it was another's */
+		*t = (struct taken){ .file = f->file };
+	t->id = id;
+	t->is_around = f->is_around;
+	t->tried.n = (uint32_t)f->n;
+	memcpy(t->tried.spec, f->spec, sizeof(t->tried.spec));
+	t->retry_ns = clock_now(s->o->clock) + RETRY_NS;
+	t->is_refused = rc < 0 && !is_passing(rc);
+	t->why_not = why_not;
+	if (rc == 0) {
+		t->followed = t->tried;
+		t->come = 0;
+	}
 	mutex_unlock(&s->mu);
 }
 
@@ -280,11 +321,10 @@ static void try_to_follow(struct strides *s, struct taken *t, const struct infer
 		.n = (uint32_t)f->n,
 		.begun = begun,
 		.n_begun = list_begun(s, f, begun),
-		.id = t->n ? t->id : DRIVE_NO_JOB,
+		.id = t->tried.n && t->file == f->file ? t->id : DRIVE_NO_JOB,
 	};
 	struct err err = { 0 };
 	char name[INFER_NAME_MAX];
-	const char *why_not = NULL;
 	int rc;
 
 	if (dataset_has_records(s->o->dataset) && !strides_has_table(s->o->dataset, f)) {
@@ -292,25 +332,18 @@ static void try_to_follow(struct strides *s, struct taken *t, const struct infer
 		return;
 	}
 	rc = records_follow(s->o, f->spec, &found, &err);
-	if (rc == -EBUSY)
-		why_not = "another order is in force, or none is to be";
-	else if (rc == -ENOTSUP)
-		why_not = "who goes through a file is better off with that";
-	else if (rc < 0)
-		why_not = "there is no room for its records, or they do not fit";
 	name_of(s, f->file, name);
 	if (rc == 0)
 		log_info("%s: its records are fetched ahead, in the order that was found", name);
-	else if (rc != -EBUSY && rc != -ECANCELED)
+	else if (!is_passing(rc))
 		log_info("%s: its records are not fetched ahead: %s", name, err.msg);
-	note_tried(s, t, f, found.id, rc, why_not);
+	note_tried(s, t, f, found.id, rc, say_why_not(rc));
 }
 
 static void follow_found(struct strides *s)
 {
-	size_t n = infer_records_get(s->records, s->known);
-
-	for (size_t i = 0; i < n; i++) {
+	s->n_known = infer_records_get(s->records, s->known);
+	for (size_t i = 0; i < s->n_known; i++) {
 		const struct infer_record_file *f = &s->known[i];
 		struct taken *t = is_known(f) ? entry_to_try(s, f, clock_now(s->o->clock)) : NULL;
 
@@ -377,19 +410,19 @@ uint64_t strides_lost(const struct strides *s)
 	return s ? reads_lost(s->reads) : 0;
 }
 
-static struct strides_state state_of(struct strides *s, uint32_t file)
+static struct strides_state state_of(struct strides *s, const struct infer_record_file *f)
 {
 	struct strides_state ret = { .is_followed = false };
+	const struct taken *t;
 	struct drive_job job;
 	uint32_t id = DRIVE_NO_JOB;
 
 	mutex_lock(&s->mu);
-	for (uint32_t i = 0; i < ARRAY_LEN(s->taken); i++) {
-		if (!s->taken[i].n || s->taken[i].file != file)
-			continue;
-		id = s->taken[i].id;
-		ret.why_not = s->taken[i].was_followed ? "it was, until it was over or another came"
-						       : s->taken[i].why_not;
+	t = taken_of(s, f->file);
+	if (t) {
+		id = t->id;
+		memcpy(ret.spec, t->followed.spec, sizeof(ret.spec));
+		ret.why_not = is_same(&t->followed, f) ? "it was, until it was over or another came" : t->why_not;
 	}
 	mutex_unlock(&s->mu);
 	ret.is_followed = records_are_followed(s->o, id, &job);
@@ -410,7 +443,7 @@ json_t *strides_json(struct strides *s)
 	file = calloc(INFER_RECORD_FILES, sizeof(*file));
 	n = file ? infer_records_get(s->records, file) : 0;
 	for (size_t i = 0; i < n; i++) {
-		struct strides_state state = state_of(s, file[i].file);
+		struct strides_state state = state_of(s, &file[i]);
 
 		(void)json_array_append_new(json, strides_say(s->o, &file[i], &state));
 	}

@@ -59,11 +59,12 @@ static void say_read(const struct infer_record_file *f, char out[WORDS_MAX])
 static void say_order(const struct infer_record_file *f, const struct strides_state *state,
 		      char out[WORDS_MAX])
 {
+	bool is_in_force = state && state->is_followed && f->spec[0];
 	char spec[INFER_SPEC_MAX];
 
 	out[0] = 0;
-	order_spec_show(f->spec, spec, sizeof(spec));
-	if (state && state->is_followed)
+	order_spec_show(is_in_force ? state->spec : f->spec, spec, sizeof(spec));
+	if (is_in_force)
 		snprintf(out, WORDS_MAX, "in the order %s, which is in force%s", spec,
 			 state->is_lost ? ", but the last ones are not read so"
 					: ": they are fetched ahead");

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "cache_rig.h"
+#include "clairfs/cache/reads.h"
 #include "src/cache/cache_priv.h"
 
 #define KIB (1u << 10)
@@ -492,7 +493,36 @@ static void a_large_stage_is_given_back_a_share_at_a_time(void)
 	rig_free(rig);
 }
 
+/* Whoever opens the file has come to none of its records, the first one neither; with no order nobody else says so. */
+static void records_that_were_found_are_noted_where_a_reader_comes(void)
+{
+	static const uint64_t sizes[] = { 300 * 100000, 5000 };
+	const struct dataset_found found = { .stride = 100000, .n = 300 };
+	struct unit_id come;
+	struct read_note note[4];
+	struct reads *reads;
+	struct rig *rig;
+	uint32_t first;
+
+	CHECK_INT(reads_new(&reads), 0);
+	rig = rig_new(&(struct rig_options){
+		.n = 2, .sizes = sizes, .arena_limit = 64 * MIB, .reads = reads, .reserves = true });
+	CHECK_INT(dataset_cut_found(rig->dataset, &found, &first), 0);
+	drive_note_cut(rig->drive, found.entry);
+	for (int i = 0; i < 80; i++)
+		cache_note_open(rig->cache, found.entry);
+	come.v = dataset_n_file_units(rig->dataset) + 7;
+	drive_note_come(rig->drive, &come, 1);
+	RIG_UNTIL((first = reads_take(reads, note, ARRAY_LEN(note))) > 0);
+	CHECK_U64(first, 1);
+	CHECK(note[0].is_record && note[0].offset == 7 * found.stride);
+	rig_free(rig);
+	reads_free(reads);
+}
+
 static const struct check_test tests[] = {
+	{ "records_that_were_found_are_noted_where_a_reader_comes",
+	  records_that_were_found_are_noted_where_a_reader_comes },
 	{ "a_large_stage_is_given_back_a_share_at_a_time",
 	  a_large_stage_is_given_back_a_share_at_a_time },
 	{ "the_last_opens_are_told", the_last_opens_are_told },

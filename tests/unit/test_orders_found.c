@@ -81,6 +81,7 @@ static void order_of_records_is_a_job_that_nobody_told(void)
 	CHECK_INT(found(&b, NEXT, &f), 0);
 	check_jobs(&b, NEXT " told");
 	CHECK(records_are_followed(b.o, f.id, NULL));
+	CHECK_U64(b.fake.n_cut, 1); /* the file is in these since, and their sizes are known */
 	fake_remove(&b.fake, 0); /* all its epochs were read */
 	step(&b, 1);
 	check_jobs(&b, "");
@@ -118,6 +119,41 @@ static void order_that_was_told_wins(void)
 	fake_remove(&b.fake, 0);
 	step(&b, 1);
 	CHECK_INT(found(&b, NEXT, &f), 0);
+	bed_free(&b);
+}
+
+/* Records of two files, so two jobs that nobody told. */
+static void find_two(struct bed *b)
+{
+	struct records_found f = found_in(b), g = found_in(b);
+
+	CHECK_INT(found(b, FOUND, &f), 0);
+	CHECK_INT(found(b, NEXT, &g), 0);
+	check_jobs(b, FOUND " told, " NEXT " told");
+}
+
+static void order_that_was_told_wins_over_all_that_were_found(void)
+{
+	struct bed b;
+
+	open_bed(&b, "found_all");
+	find_two(&b);
+	CHECK_INT(tell(&b, 0, "sequential"), 0);
+	check_jobs(&b, "sequential told");
+	CHECK_INT(take_back(&b, 0, NULL), 0);
+	CHECK_INT(tell(&b, 0, "sequential"), 0);
+	fake_remove(&b.fake, 0);
+	step(&b, 1);
+	find_two(&b);
+	CHECK_INT(tell(&b, 0, NAMED), 0); /* nor does one with a name of its own stay beside them */
+	check_jobs(&b, NAMED " told");
+	fake_remove(&b.fake, 0);
+	step(&b, 1);
+	find_two(&b);
+	CHECK_INT(take_back(&b, 1, "another"), -ENOENT);
+	check_jobs(&b, FOUND " told, " NEXT " told");
+	CHECK_INT(take_back(&b, 1, NULL), 0); /* and none means none of them */
+	check_jobs(&b, "");
 	bed_free(&b);
 }
 
@@ -161,11 +197,50 @@ static void what_cannot_be_cut_is_refused_for_good(void)
 	bed_free(&b);
 }
 
+/* An answer of the owner's would be waited for here. */
+static void what_is_known_to_be_in_vain_is_not_asked_for(void)
+{
+	struct err err = { 0 };
+	struct records_found f;
+	struct bed b;
+
+	open_bed(&b, "found_before");
+	f = found_in(&b);
+	f.n = dataset_n_reserved(b.ds) + 1;
+	CHECK_INT(records_follow(b.o, ONE, &f, &err), -E2BIG);
+	f = found_in(&b);
+	CHECK_INT(tell(&b, 0, "sequential"), 0);
+	CHECK_INT(records_follow(b.o, ONE, &f, &err), -EBUSY);
+	CHECK_INT(take_back(&b, 0, NULL), 0);
+	CHECK_INT(records_follow(b.o, ONE, &f, &err), -EBUSY);
+	bed_free(&b);
+}
+
+/* Of more than there are, so that there is no map of them. */
+static void file_that_was_cut_in_vain_is_told_all_the_same(void)
+{
+	struct records_found f;
+	struct bed b;
+
+	open_bed(&b, "found_vain");
+	f = found_in(&b);
+	f.n++;
+	CHECK_INT(found(&b, FOUND, &f), -EINVAL);
+	check_jobs(&b, "");
+	CHECK(is_cut(&b));
+	CHECK_U64(b.fake.n_cut, 1);
+	bed_free(&b);
+}
+
 static const struct check_test tests[] = {
 	{ "order_of_records_is_a_job_that_nobody_told", order_of_records_is_a_job_that_nobody_told },
 	{ "order_that_was_told_wins", order_that_was_told_wins },
+	{ "order_that_was_told_wins_over_all_that_were_found",
+	  order_that_was_told_wins_over_all_that_were_found },
 	{ "order_of_files_that_was_found_does_not_take_its_place",
 	  order_of_files_that_was_found_does_not_take_its_place },
 	{ "what_cannot_be_cut_is_refused_for_good", what_cannot_be_cut_is_refused_for_good },
+	{ "what_is_known_to_be_in_vain_is_not_asked_for", what_is_known_to_be_in_vain_is_not_asked_for },
+	{ "file_that_was_cut_in_vain_is_told_all_the_same", file_that_was_cut_in_vain_is_told_all_the_same },
 };
 CHECK_MAIN(tests)

@@ -150,6 +150,41 @@ static void words_say_no_more_than_is_known(void)
 	bed_free(&b);
 }
 
+/* The order that is in force need not be the one that was found last, nor need there be one of that at all. */
+static void words_name_the_order_that_is_in_force(void)
+{
+	static const struct {
+		const char *found, *words;
+		bool is_lost;
+	} rows[] = {
+		{ "torch-loader:seed=42",
+		  "in the order torch-loader:seed=42, which is in force: they are fetched ahead", false },
+		{ "torch-loader:seed=43",
+		  "in the order torch-loader:seed=42, which is in force, but the last ones are not read so", true },
+		{ "", "their order is looked for", true },
+	};
+	struct strides_state state = { .is_followed = true, .spec = "torch-loader:seed=42" };
+	struct infer_record_file f;
+	struct bed b;
+
+	bed_new(&b, "force", "train.bin", RECORDS * STRIDE, INFER_QUICK);
+	f = file_of(&b);
+	f.n = RECORDS;
+	f.is_sought = f.is_searching = true;
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		json_t *json;
+
+		snprintf(f.spec, sizeof(f.spec), "%s", rows[i].found);
+		state.is_lost = rows[i].is_lost;
+		json = strides_say(b.o, &f, &state);
+		CHECK(json);
+		CHECK_STR(text_of(json, "order_words"), rows[i].words);
+		CHECK(json_is_true(json_object_get(json, "is_followed")));
+		json_decref(json);
+	}
+	bed_free(&b);
+}
+
 /* Each of these is what a shell gets. */
 static void commands_name_the_records(void)
 {
@@ -414,6 +449,7 @@ static void thread_hears_of_reads(void)
 
 static const struct check_test tests[] = {
 	{ "words_say_no_more_than_is_known", words_say_no_more_than_is_known },
+	{ "words_name_the_order_that_is_in_force", words_name_the_order_that_is_in_force },
 	{ "commands_name_the_records", commands_name_the_records },
 	{ "command_is_whole_or_none", command_is_whole_or_none },
 	{ "names_are_no_commands", names_are_no_commands },
