@@ -4,83 +4,13 @@
  * whoever plans would ask for is the test's. */
 #include <string.h>
 
-#include "cache_rig.h"
-#include "src/cache/cache_priv.h"
-#include "src/cache/news_priv.h"
-#include "src/drive/drive_priv.h"
+#include "units_rig.h"
 
 #define MIB ((uint64_t)1 << 20)
 #define PAGE 4096u
 #define STRIDE 100000u
 #define OLD 8u /* units of the file */
 #define FROM (OLD + 1)
-
-struct asked {
-	struct cache_fetch fetch;
-	struct news_answer answer;
-};
-
-static bool is_answered(struct rig *rig, struct asked *a)
-{
-	struct news *n = rig->drive->news;
-	bool is_first;
-
-	mutex_lock(&n->mu);
-	is_first = n->answers.next == &a->answer.node;
-	if (is_first)
-		list_remove(&a->answer.node);
-	mutex_unlock(&n->mu);
-	return is_first;
-}
-
-static int hold(struct rig *rig, uint32_t unit)
-{
-	struct asked a = { .fetch = { .answer_to = &a.answer } };
-
-	CHECK_INT(cache_hold(rig->cache, (struct unit_id){ unit }, &a.fetch), 0);
-	RIG_UNTIL(is_answered(rig, &a));
-	return a.fetch.status;
-}
-
-static void let_go(struct rig *rig, uint32_t unit)
-{
-	cache_release(rig->cache, (struct unit_id){ unit }, false);
-}
-
-static uint32_t told(struct rig *rig, enum news_kind kind, uint32_t unit)
-{
-	struct news *n = rig->drive->news;
-	uint32_t count = 0;
-
-	mutex_lock(&n->mu);
-	for (uint32_t i = 0; i < n->n_fill; i++)
-		count += n->fill[i].kind == kind && n->fill[i].unit.v == unit;
-	if (kind < NEWS_LATE_KINDS)
-		count += n->late_fill[kind][unit / 64] >> unit % 64 & 1;
-	mutex_unlock(&n->mu);
-	return count;
-}
-
-static void push(struct rig *rig, uint32_t unit)
-{
-	struct cache_push p;
-	struct cache_copy copy;
-
-	CHECK_INT(cache_push_begin(rig->cache, (struct unit_id){ unit }, &p), 0);
-	for (uint32_t i = p.first; i < p.end; i++) {
-		int rc;
-
-		RIG_UNTIL((rc = cache_push_pin(rig->cache, &p, i, &copy)) != -EAGAIN); /* a READ ends */
-		CHECK_INT(rc, 0);
-		cache_push_unpin(rig->cache, &p, &copy, true);
-	}
-	CHECK_INT(cache_push_end(rig->cache, &p, 0), 0);
-}
-
-static uint64_t source_bytes(struct rig *rig)
-{
-	return rig_metric(rig, METRIC_SOURCE_BYTES);
-}
 
 /* A file of 300 records, and one that is one unit. */
 static struct rig *rig_of(struct reads *reads)
@@ -118,31 +48,31 @@ static void what_is_held_by_an_old_number_is_right(void)
 	uint64_t before;
 
 	CHECK_U64(dataset_n_file_units(rig->dataset), FROM);
-	CHECK_INT(hold(rig, 1), 0);
-	CHECK_INT(hold(rig, 2), 0);
-	push(rig, 2);
+	CHECK_INT(unit_hold(rig, 1), 0);
+	CHECK_INT(unit_hold(rig, 2), 0);
+	unit_push(rig, 2);
 	cut(rig);
 	for (uint32_t i = 0; i < 300; i++)
-		CHECK_U64(told(rig, NEWS_RESIZED, FROM + i), 1);
-	CHECK_U64(told(rig, NEWS_RESIZED, FROM + 300), 0);
-	before = source_bytes(rig);
+		CHECK_U64(unit_told(rig, NEWS_RESIZED, FROM + i), 1);
+	CHECK_U64(unit_told(rig, NEWS_RESIZED, FROM + 300), 0);
+	before = rig_source_bytes(rig);
 	CHECK_INT(rig_read_check(rig, 0, 5 * MIB, MIB), READ_ARENA);
-	CHECK_U64(told(rig, NEWS_REACHED, FROM + 60), 1); /* to the end of this one and others */
-	push(rig, 1);
-	CHECK_U64(source_bytes(rig), before);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, FROM + 60), 1); /* to the end of this one and others */
+	unit_push(rig, 1);
+	CHECK_U64(rig_source_bytes(rig), before);
 	/* And beside it the record of the same bytes. */
-	CHECK_INT(hold(rig, FROM + 60), 0); /* 6000000 to 6100000 */
-	CHECK_U64(source_bytes(rig), before + 6103040 - 5996544);
-	let_go(rig, 1);
-	let_go(rig, 2);
+	CHECK_INT(unit_hold(rig, FROM + 60), 0); /* 6000000 to 6100000 */
+	CHECK_U64(rig_source_bytes(rig), before + 6103040 - 5996544);
+	unit_let_go(rig, 1);
+	unit_let_go(rig, 2);
 	CHECK_INT(rig_read_check(rig, 0, 6000640, 65536), READ_ARENA); /* not to its end */
 	CHECK_INT(rig_read_check(rig, 0, 5 * MIB, PAGE), READ_MISS);
-	push(rig, FROM + 60);
+	unit_push(rig, FROM + 60);
 	CHECK_INT(rig_read_check(rig, 0, 6004736 - PAGE, PAGE), READ_ARENA); /* the first page of its own */
-	CHECK_U64(told(rig, NEWS_REACHED, FROM + 60), 2);
-	let_go(rig, FROM + 60);
-	CHECK_INT(hold(rig, 3), 0); /* who has not heard of it yet */
-	let_go(rig, 3);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, FROM + 60), 2);
+	unit_let_go(rig, FROM + 60);
+	CHECK_INT(unit_hold(rig, 3), 0); /* who has not heard of it yet */
+	unit_let_go(rig, 3);
 	rig_free(rig);
 }
 
@@ -150,7 +80,7 @@ static void what_is_held_by_an_old_number_is_right(void)
 static void a_read_that_is_under_way_ends_as_it_began(void)
 {
 	struct fault_io_rule wait = { .kind = FAULT_IO_HOLD, .repeat = 64 };
-	struct asked a = { .fetch = { .answer_to = &a.answer } };
+	struct unit_asked a = { .fetch = { .answer_to = &a.answer } };
 	struct rig *rig = rig_of(NULL);
 	struct rig_read *r;
 
@@ -165,10 +95,10 @@ static void a_read_that_is_under_way_ends_as_it_began(void)
 	CHECK_INT(r->status, 0);
 	rig_check_bytes(r, 0, 300 * STRIDE);
 	rig_read_free(r);
-	RIG_UNTIL(is_answered(rig, &a));
+	RIG_UNTIL(unit_is_answered(rig, &a));
 	CHECK_INT(a.fetch.status, 0);
 	CHECK_INT(rig_read_check(rig, 0, 13 * MIB, 100), READ_ARENA);
-	let_go(rig, 3);
+	unit_let_go(rig, 3);
 	account_sweep(rig->cache, clock_now(rig->cache->p.clock), true);
 	rig_free(rig);
 }
@@ -177,23 +107,23 @@ static void a_change_takes_old_units_and_records(void)
 {
 	struct rig *rig = rig_of(NULL);
 
-	CHECK_INT(hold(rig, 1), 0);
-	CHECK_INT(hold(rig, 2), 0);
-	push(rig, 2);
+	CHECK_INT(unit_hold(rig, 1), 0);
+	CHECK_INT(unit_hold(rig, 2), 0);
+	unit_push(rig, 2);
 	cut(rig);
-	CHECK_INT(hold(rig, FROM + 7), 0);
-	push(rig, FROM + 7);
+	CHECK_INT(unit_hold(rig, FROM + 7), 0);
+	unit_push(rig, FROM + 7);
 	rig_replace(rig, 0, 20 * MIB);
 	rig_read_check(rig, 0, 17 * MIB, PAGE);
 	for (uint32_t unit = 0; unit < FROM + 300; unit++) {
-		CHECK_U64(told(rig, NEWS_LOST_COPY, unit), unit == 1 || unit == 2 || unit == FROM + 7);
-		CHECK_U64(told(rig, NEWS_UNSTAGED, unit), unit == 2 || unit == FROM + 7);
+		CHECK_U64(unit_told(rig, NEWS_LOST_COPY, unit), unit == 1 || unit == 2 || unit == FROM + 7);
+		CHECK_U64(unit_told(rig, NEWS_UNSTAGED, unit), unit == 2 || unit == FROM + 7);
 	}
-	CHECK_INT(hold(rig, FROM + 7), 0);
+	CHECK_INT(unit_hold(rig, FROM + 7), 0);
 	CHECK_INT(rig_read_check(rig, 0, 700416, 90000), READ_ARENA);
-	CHECK_INT(hold(rig, FROM + 250), 0); /* of which nothing is there any more */
-	let_go(rig, FROM + 7);
-	let_go(rig, FROM + 250);
+	CHECK_INT(unit_hold(rig, FROM + 250), 0); /* of which nothing is there any more */
+	unit_let_go(rig, FROM + 7);
+	unit_let_go(rig, FROM + 250);
 	rig_free(rig);
 }
 
@@ -213,7 +143,7 @@ static void only_records_that_change_have_another_size(void)
 		rig_replace(rig, 0, grows ? 25 * MIB : END);
 		rig_read_check(rig, 0, 17 * MIB, PAGE);
 		for (uint32_t i = 0; i < 300; i++)
-			CHECK_U64(told(rig, NEWS_RESIZED, FROM + i), i >= FIRST);
+			CHECK_U64(unit_told(rig, NEWS_RESIZED, FROM + i), i >= FIRST);
 	}
 	rig_free(rig);
 }
@@ -230,7 +160,7 @@ static void reads_are_noted_until_the_file_is_in_records(void)
 	rig_read_check(rig, 0, 200704, 98304);
 	cut(rig);
 	rig_read_check(rig, 0, 300000 / PAGE * PAGE, 2 * 65536);
-	CHECK_U64(told(rig, NEWS_REACHED, FROM + 3), 1);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, FROM + 3), 1);
 	CHECK_U64(reads_take(reads, note, ARRAY_LEN(note)), 1);
 	CHECK_U64(note[0].offset, 200704);
 	rig_free(rig);
@@ -246,18 +176,18 @@ static void of_a_mapped_file_the_middle_of_a_read_is_what_it_is_for(void)
 	cut_for(rig, true);
 	rig_read_check(rig, 0, RECORD - AROUND, 2 * AROUND);
 	for (uint32_t i = 0; i < 300; i++)
-		CHECK_U64(told(rig, NEWS_REACHED, FROM + i), i == 70);
+		CHECK_U64(unit_told(rig, NEWS_REACHED, FROM + i), i == 70);
 	rig_read_check(rig, 0, RECORD + 2 * AROUND, AROUND); /* of a part somebody had all around it */
-	CHECK_U64(told(rig, NEWS_REACHED, FROM + 71) + told(rig, NEWS_REACHED, FROM + 72), 0);
-	CHECK_INT(hold(rig, FROM + 60), 0);
-	push(rig, FROM + 60);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, FROM + 71) + unit_told(rig, NEWS_REACHED, FROM + 72), 0);
+	CHECK_INT(unit_hold(rig, FROM + 60), 0);
+	unit_push(rig, FROM + 60);
 	rig_read_check(rig, 0, OWN - AROUND, AROUND); /* the end of the one before it */
-	CHECK_U64(told(rig, NEWS_REACHED, FROM + 59) + told(rig, NEWS_REACHED, FROM + 60), 0);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, FROM + 59) + unit_told(rig, NEWS_REACHED, FROM + 60), 0);
 	rig_read_check(rig, 0, OWN - AROUND, AROUND + PAGE); /* with the page that was not pushed */
-	CHECK_U64(told(rig, NEWS_REACHED, FROM + 59), 0);
-	CHECK_U64(told(rig, NEWS_REACHED, FROM + 60), 1);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, FROM + 59), 0);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, FROM + 60), 1);
 	rig_read_check(rig, 0, 0, PAGE);
-	let_go(rig, FROM + 60);
+	unit_let_go(rig, FROM + 60);
 	rig_free(rig);
 }
 
@@ -269,16 +199,16 @@ static void who_reads_what_was_mapped_is_told_of(void)
 
 	cut_for(rig, true);
 	rig_read_check(rig, 0, FIRST, END - FIRST);
-	CHECK_U64(told(rig, NEWS_REACHED, FROM + 20), 1);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, FROM + 20), 1);
 	rig_read_check(rig, 0, OWN, OWN_END - OWN); /* the kernel has the pages that it shares */
-	CHECK_U64(told(rig, NEWS_REACHED, FROM + 20), 2);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, FROM + 20), 2);
 	rig_read_check(rig, 0, FIRST - PAGE, END - FIRST);
 	rig_read_check(rig, 0, FIRST, END + PAGE - FIRST);
 	rig_read_check(rig, 0, OWN + PAGE, OWN_END - OWN - PAGE);
 	rig_read_check(rig, 0, OWN, OWN_END - OWN - PAGE);
 	rig_read_check(rig, 0, 299 * STRIDE / PAGE * PAGE, 26 * PAGE); /* beyond the end of the file */
 	for (uint32_t i = 0; i < 300; i++)
-		CHECK_U64(told(rig, NEWS_REACHED, FROM + i), i == 20 ? 2 : i == 299);
+		CHECK_U64(unit_told(rig, NEWS_REACHED, FROM + i), i == 20 ? 2 : i == 299);
 	rig_free(rig);
 }
 
@@ -289,8 +219,8 @@ static void what_was_read_before_is_told(void)
 
 	cut(rig);
 	cache_note_come(rig->cache, come, ARRAY_LEN(come));
-	CHECK_U64(told(rig, NEWS_REACHED, FROM + 9), 1);
-	CHECK_U64(told(rig, NEWS_REACHED, FROM + 2), 1);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, FROM + 9), 1);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, FROM + 2), 1);
 	rig_free(rig);
 }
 
@@ -316,14 +246,14 @@ static void cut_beside_readers(void)
 
 	for (uint32_t i = 0; i < READERS; i++)
 		CHECK_INT(thr_start(&thr[i], "reader", read_on, rig, &err), 0);
-	CHECK_INT(hold(rig, 4), 0);
-	push(rig, 4);
+	CHECK_INT(unit_hold(rig, 4), 0);
+	unit_push(rig, 4);
 	cut(rig);
 	for (uint32_t i = 0; i < 40; i++)
-		CHECK_INT(hold(rig, FROM + 3 * i), 0);
-	let_go(rig, 4);
+		CHECK_INT(unit_hold(rig, FROM + 3 * i), 0);
+	unit_let_go(rig, 4);
 	for (uint32_t i = 0; i < 40; i++)
-		let_go(rig, FROM + 3 * i);
+		unit_let_go(rig, FROM + 3 * i);
 	for (uint32_t i = 0; i < READERS; i++)
 		thr_join(&thr[i]);
 	rig_free(rig);

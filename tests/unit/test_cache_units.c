@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Units of larger files in the cache: held, pushed but for their tracer page, counted and dropped one
  * by one. Nothing plans: what whoever plans would ask for is the test's. */
-#include "cache_rig.h"
-#include "src/cache/cache_priv.h"
-#include "src/cache/news_priv.h"
-#include "src/drive/drive_priv.h"
+#include "units_rig.h"
 
 #define MIB ((uint64_t)1 << 20)
 #define PAGE 4096u
@@ -18,84 +15,24 @@ static struct rig *rig_of_units(struct clock *clock)
 		.n = 2, .sizes = sizes, .arena_limit = 64 * MIB, .clock = clock, .is_not_started = true });
 }
 
-struct asked {
-	struct cache_fetch fetch;
-	struct news_answer answer;
-};
-
-static bool is_answered(struct rig *rig, struct asked *a)
-{
-	struct news *n = rig->drive->news;
-	bool is_first;
-
-	mutex_lock(&n->mu);
-	is_first = n->answers.next == &a->answer.node;
-	if (is_first)
-		list_remove(&a->answer.node);
-	mutex_unlock(&n->mu);
-	return is_first;
-}
-
-static int hold(struct rig *rig, uint32_t unit)
-{
-	struct asked a = { .fetch = { .answer_to = &a.answer } };
-
-	CHECK_INT(cache_hold(rig->cache, (struct unit_id){ unit }, &a.fetch), 0);
-	RIG_UNTIL(is_answered(rig, &a));
-	return a.fetch.status;
-}
-
-/* How often the news have it of that unit. */
-static uint32_t told(struct rig *rig, enum news_kind kind, uint32_t unit)
-{
-	struct news *n = rig->drive->news;
-	uint32_t count = 0;
-
-	mutex_lock(&n->mu);
-	for (uint32_t i = 0; i < n->n_fill; i++)
-		count += n->fill[i].kind == kind && n->fill[i].unit.v == unit;
-	if (kind < NEWS_LATE_KINDS) /* of many units at once they are late */
-		count += n->late_fill[kind][unit / 64] >> unit % 64 & 1;
-	mutex_unlock(&n->mu);
-	return count;
-}
-
-static void push(struct rig *rig, uint32_t unit)
-{
-	struct cache_push p;
-	struct cache_copy copy;
-
-	CHECK_INT(cache_push_begin(rig->cache, (struct unit_id){ unit }, &p), 0);
-	for (uint32_t i = p.first; i < p.end; i++) {
-		CHECK_INT(cache_push_pin(rig->cache, &p, i, &copy), 0);
-		cache_push_unpin(rig->cache, &p, &copy, true);
-	}
-	CHECK_INT(cache_push_end(rig->cache, &p, 0), 0);
-}
-
-static uint64_t source_bytes(struct rig *rig)
-{
-	return rig_metric(rig, METRIC_SOURCE_BYTES);
-}
-
 static void a_unit_is_held_and_let_go_alone(void)
 {
 	struct rig *rig = rig_of_units(NULL);
 	uint64_t before;
 
-	CHECK_INT(hold(rig, 2), 0);
-	CHECK_U64(source_bytes(rig), 4 * MIB);
-	CHECK_INT(hold(rig, 3), 0);
-	CHECK_INT(hold(rig, 9), 0); /* the last one */
-	CHECK_U64(source_bytes(rig), 10 * MIB + 1000);
+	CHECK_INT(unit_hold(rig, 2), 0);
+	CHECK_U64(rig_source_bytes(rig), 4 * MIB);
+	CHECK_INT(unit_hold(rig, 3), 0);
+	CHECK_INT(unit_hold(rig, 9), 0); /* the last one */
+	CHECK_U64(rig_source_bytes(rig), 10 * MIB + 1000);
 	CHECK_INT(rig_read_check(rig, 0, 8 * MIB, 100000), READ_ARENA);
 	CHECK_INT(rig_read_check(rig, 0, 12 * MIB - 50000, 100000), READ_ARENA); /* of two */
 	CHECK_INT(rig_read_check(rig, 0, 7 * MIB, 4096), READ_MISS);
 	cache_release(rig->cache, (struct unit_id){ 2 }, false);
 	CHECK_INT(rig_read_check(rig, 0, 13 * MIB, 100000), READ_ARENA);
-	before = source_bytes(rig);
+	before = rig_source_bytes(rig);
 	CHECK_INT(rig_read_check(rig, 0, 10 * MIB, 4096), READ_MISS);
-	CHECK(source_bytes(rig) > before);
+	CHECK(rig_source_bytes(rig) > before);
 	CHECK_INT(hold_of(rig->cache, (struct unit_id){ 3 }), HOLD_HELD);
 	CHECK_INT(hold_of(rig->cache, (struct unit_id){ 2 }), HOLD_NONE);
 	cache_release(rig->cache, (struct unit_id){ 3 }, false);
@@ -109,30 +46,30 @@ static void the_first_page_of_a_unit_is_not_pushed_and_says_who_comes(void)
 	struct rig *rig = rig_of_units(NULL);
 	struct cache_push p;
 
-	CHECK_INT(hold(rig, 1), 0);
+	CHECK_INT(unit_hold(rig, 1), 0);
 	CHECK_INT(cache_push_begin(rig->cache, (struct unit_id){ 1 }, &p), 0);
 	CHECK_U64(p.first, 4);
 	CHECK_U64(p.end, 8);
 	CHECK_U64(p.tracer_bytes, PAGE);
 	CHECK_INT(cache_push_end(rig->cache, &p, -EAGAIN), -EAGAIN);
-	push(rig, 1);
+	unit_push(rig, 1);
 	CHECK_INT(rig_read_check(rig, 0, 4 * MIB, PAGE), READ_ARENA);
-	CHECK_U64(told(rig, NEWS_REACHED, 1), 1);
-	CHECK_U64(told(rig, NEWS_UNSTAGED, 1), 0);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, 1), 1);
+	CHECK_U64(unit_told(rig, NEWS_UNSTAGED, 1), 0);
 	/* More than that page: the kernel has not got what was pushed. */
 	CHECK_INT(rig_read_check(rig, 0, 4 * MIB + PAGE, 100000), READ_ARENA);
-	CHECK_U64(told(rig, NEWS_UNSTAGED, 1), 1);
+	CHECK_U64(unit_told(rig, NEWS_UNSTAGED, 1), 1);
 	CHECK_INT(rig_read_check(rig, 0, 8 * MIB - 50000, 100000), READ_MISS); /* into the next one */
-	CHECK_U64(told(rig, NEWS_REACHED, 2), 1);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, 2), 1);
 	CHECK_INT(rig_read_check(rig, 0, 9 * MIB, 100000), READ_MISS);
-	CHECK_U64(told(rig, NEWS_REACHED, 2), 1);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, 2), 1);
 	/* Of a file that is one the open says it, and all of it is pushed. */
-	CHECK_INT(hold(rig, 10), 0);
+	CHECK_INT(unit_hold(rig, 10), 0);
 	CHECK_INT(cache_push_begin(rig->cache, (struct unit_id){ 10 }, &p), 0);
 	CHECK_U64(p.tracer_bytes, 0);
 	CHECK_INT(cache_push_end(rig->cache, &p, 0), 0);
 	rig_read_check(rig, 1, 0, PAGE);
-	CHECK_U64(told(rig, NEWS_REACHED, 10), 0);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, 10), 0);
 	rig_free(rig);
 }
 
@@ -142,19 +79,19 @@ static void the_tracer_page_outlives_its_unit(void)
 	struct rig *rig = rig_of_units(NULL);
 	uint64_t before;
 
-	CHECK_INT(hold(rig, 1), 0);
-	push(rig, 1);
+	CHECK_INT(unit_hold(rig, 1), 0);
+	unit_push(rig, 1);
 	cache_release(rig->cache, (struct unit_id){ 1 }, false);
 	CHECK_U64(arena_used(rig->arena), PAGE);
-	before = source_bytes(rig);
+	before = rig_source_bytes(rig);
 	CHECK_INT(rig_read_check(rig, 0, 4 * MIB, PAGE), READ_ARENA);
-	CHECK_U64(source_bytes(rig), before);
+	CHECK_U64(rig_source_bytes(rig), before);
 	RIG_UNTIL(arena_used(rig->arena) == 0); /* it came, and is of no use any more */
 	/* Here again before it was read: there is one copy. */
-	CHECK_INT(hold(rig, 1), 0);
-	push(rig, 1);
+	CHECK_INT(unit_hold(rig, 1), 0);
+	unit_push(rig, 1);
 	cache_release(rig->cache, (struct unit_id){ 1 }, false);
-	CHECK_INT(hold(rig, 1), 0);
+	CHECK_INT(unit_hold(rig, 1), 0);
 	CHECK_U64(arena_used(rig->arena), 4 * MIB);
 	cache_release(rig->cache, (struct unit_id){ 1 }, false);
 	/* Another file now. */
@@ -181,8 +118,8 @@ static void pushed_pages_count_when_their_tracer_was_read(void)
 	struct rig *rig = rig_of_units(NULL);
 
 	for (uint32_t unit = 0; unit < 3; unit++) {
-		CHECK_INT(hold(rig, unit), 0);
-		push(rig, unit);
+		CHECK_INT(unit_hold(rig, unit), 0);
+		unit_push(rig, unit);
 	}
 	cache_note_open(rig->cache, (struct entry_id){ 0 });
 	CHECK_U64(total_bytes(rig), 0); /* opened, and that is all */
@@ -204,14 +141,14 @@ static void a_push_counts_for_the_read_that_comes_before_its_open(void)
 {
 	struct rig *rig = rig_of_units(NULL);
 
-	CHECK_INT(hold(rig, 0), 0);
+	CHECK_INT(unit_hold(rig, 0), 0);
 	for (uint32_t epoch = 1; epoch <= 3; epoch++) {
-		push(rig, 0);
+		unit_push(rig, 0);
 		rig_read_check(rig, 0, 0, PAGE);
 		cache_note_open(rig->cache, (struct entry_id){ 0 });
 	}
 	CHECK_U64(total_bytes(rig), 12 * MIB);
-	CHECK_U64(told(rig, NEWS_OPENED, 0), 3);
+	CHECK_U64(unit_told(rig, NEWS_OPENED, 0), 3);
 	/* One that has it open asks for that page again: the kernel had dropped it. */
 	rig_read_check(rig, 0, 0, PAGE);
 	CHECK_U64(total_bytes(rig), 12 * MIB + PAGE);
@@ -246,9 +183,9 @@ static void push_under_a_reader(const struct meanwhile *m)
 	struct manual_clock mc = { .clock = { .now_ns = manual_now }, .now_ns = 1000 * NS_PER_S };
 	struct rig *rig = rig_of_units(&mc.clock);
 
-	CHECK_INT(hold(rig, 0), 0);
+	CHECK_INT(unit_hold(rig, 0), 0);
 	if (m->was_pushed)
-		push(rig, 0);
+		unit_push(rig, 0);
 	if (m->is_heard_of)
 		cache_note_open(rig->cache, (struct entry_id){ 0 });
 	rig_read_check(rig, 0, 0, m->was_pushed ? PAGE : 4 * PAGE);
@@ -257,7 +194,7 @@ static void push_under_a_reader(const struct meanwhile *m)
 	if (!m->is_heard_of)
 		cache_note_open(rig->cache, (struct entry_id){ 0 });
 	CHECK_U64(total_bytes(rig), m->mib * MIB);
-	CHECK_U64(told(rig, NEWS_OPENED, 0), m->n_opens);
+	CHECK_U64(unit_told(rig, NEWS_OPENED, 0), m->n_opens);
 	rig_free(rig);
 }
 
@@ -286,8 +223,8 @@ static void a_push_that_begins_ends_the_one_that_was_used(void)
 	struct rig *rig = rig_of_units(NULL);
 	struct cache_push p;
 
-	CHECK_INT(hold(rig, 1), 0);
-	push(rig, 1);
+	CHECK_INT(unit_hold(rig, 1), 0);
+	unit_push(rig, 1);
 	CHECK_INT(cache_push_begin(rig->cache, (struct unit_id){ 1 }, &p), 0);
 	CHECK(bits_get(rig->cache->staged, 1)); /* nobody has come to it */
 	CHECK_INT(cache_push_end(rig->cache, &p, -EAGAIN), -EAGAIN);
@@ -295,12 +232,12 @@ static void a_push_that_begins_ends_the_one_that_was_used(void)
 	CHECK_INT(cache_push_begin(rig->cache, (struct unit_id){ 1 }, &p), 0);
 	account_sweep(rig->cache, clock_now(rig->cache->p.clock), true);
 	rig_read_check(rig, 0, 5 * MIB, 100000);
-	CHECK_U64(told(rig, NEWS_UNSTAGED, 1), 0);
+	CHECK_U64(unit_told(rig, NEWS_UNSTAGED, 1), 0);
 	CHECK_INT(cache_push_end(rig->cache, &p, 0), 0);
 	CHECK(bits_get(rig->cache->staged, 1));
 	account_sweep(rig->cache, clock_now(rig->cache->p.clock), true);
 	rig_read_check(rig, 0, 6 * MIB, 100000); /* its pages are gone again */
-	CHECK_U64(told(rig, NEWS_UNSTAGED, 1), 1);
+	CHECK_U64(unit_told(rig, NEWS_UNSTAGED, 1), 1);
 	rig_free(rig);
 }
 
@@ -308,13 +245,13 @@ static void a_change_takes_all_units_of_the_file(void)
 {
 	struct fault_io_rule wait = { .kind = FAULT_IO_HOLD, .repeat = 64 };
 	struct rig *rig = rig_of_units(NULL);
-	struct asked a = { .fetch = { .answer_to = &a.answer } };
+	struct unit_asked a = { .fetch = { .answer_to = &a.answer } };
 	struct file_identity known;
 	struct stat st;
 
-	CHECK_INT(hold(rig, 1), 0);
-	CHECK_INT(hold(rig, 4), 0);
-	CHECK_INT(hold(rig, 10), 0);
+	CHECK_INT(unit_hold(rig, 1), 0);
+	CHECK_INT(unit_hold(rig, 4), 0);
+	CHECK_INT(unit_hold(rig, 10), 0);
 	fault_io_set(rig->io, &wait);
 	CHECK_INT(cache_hold(rig->cache, (struct unit_id){ 7 }, &a.fetch), 0);
 	fault_io_wait_held(rig->io, 1);
@@ -325,17 +262,17 @@ static void a_change_takes_all_units_of_the_file(void)
 	CHECK_INT(stat(path, &st), 0);
 	change_file(rig->cache, rig_entry(rig, 0), &known, &st);
 	for (uint32_t unit = 0; unit < 11; unit++)
-		CHECK_U64(told(rig, NEWS_LOST_COPY, unit), unit == 1 || unit == 4);
+		CHECK_U64(unit_told(rig, NEWS_LOST_COPY, unit), unit == 1 || unit == 4);
 	/* From 38 to 30 MiB: units 7 to 9 have fewer bytes. */
 	for (uint32_t unit = 0; unit < 10; unit++)
-		CHECK_U64(told(rig, NEWS_RESIZED, unit), unit >= 7);
+		CHECK_U64(unit_told(rig, NEWS_RESIZED, unit), unit >= 7);
 	fault_io_set(rig->io, NULL);
 	fault_io_resume(rig->io);
-	RIG_UNTIL(is_answered(rig, &a));
+	RIG_UNTIL(unit_is_answered(rig, &a));
 	CHECK_INT(a.fetch.status, -ESTALE);
 	CHECK_INT(hold_of(rig->cache, (struct unit_id){ 10 }), HOLD_HELD);
-	CHECK_INT(hold(rig, 7), 0); /* two MiB of it are left */
-	CHECK_INT(hold(rig, 8), 0); /* and nothing */
+	CHECK_INT(unit_hold(rig, 7), 0); /* two MiB of it are left */
+	CHECK_INT(unit_hold(rig, 8), 0); /* and nothing */
 	CHECK_INT(rig_read_check(rig, 0, 29 * MIB, 4096), READ_ARENA);
 	rig_free(rig);
 }
@@ -345,17 +282,17 @@ static void a_unit_is_set_aside_alone(void)
 {
 	struct fault_io_rule wait = { .kind = FAULT_IO_HOLD, .repeat = 64 };
 	struct rig *rig = rig_of_units(NULL);
-	struct asked a = { .fetch = { .answer_to = &a.answer } };
+	struct unit_asked a = { .fetch = { .answer_to = &a.answer } };
 	struct unit_id unit = { 2 };
 
 	probed_fini(rig->cache);
 	rig->cache->p.sets_aside = true;
 	CHECK_INT(probed_init(rig->cache), 0);
-	CHECK_INT(hold(rig, 2), 0);
-	CHECK_INT(hold(rig, 3), 0);
-	push(rig, 3);
+	CHECK_INT(unit_hold(rig, 2), 0);
+	CHECK_INT(unit_hold(rig, 3), 0);
+	unit_push(rig, 3);
 	cache_set_aside(rig->cache, unit, 1);
-	CHECK_U64(told(rig, NEWS_LOST_COPY, 2), 1);
+	CHECK_U64(unit_told(rig, NEWS_LOST_COPY, 2), 1);
 	CHECK_INT(probed_mark(rig->cache, unit), 1);
 	CHECK_INT(hold_of(rig->cache, (struct unit_id){ 3 }), HOLD_HELD);
 	CHECK(bits_get(rig->cache->staged, 3));
@@ -369,7 +306,7 @@ static void a_unit_is_set_aside_alone(void)
 	cache_set_aside(rig->cache, (struct unit_id){ 5 }, 1);
 	fault_io_set(rig->io, NULL);
 	fault_io_resume(rig->io);
-	RIG_UNTIL(is_answered(rig, &a));
+	RIG_UNTIL(unit_is_answered(rig, &a));
 	CHECK_INT(a.fetch.status, -ESTALE);
 	CHECK_INT(hold_of(rig->cache, (struct unit_id){ 5 }), HOLD_NONE);
 	CHECK_INT(rig_read_check(rig, 0, 13 * MIB, 4096), READ_ARENA);
@@ -384,14 +321,14 @@ static void opens_that_are_not_heard_of_are_told(void)
 
 	for (uint64_t at = 0; at < 4 * MIB; at += MIB / 2)
 		rig_read_check(rig, 0, at, MIB / 2);
-	CHECK_U64(told(rig, NEWS_REACHED, 0), 0); /* of a first unit the open is what counts */
+	CHECK_U64(unit_told(rig, NEWS_REACHED, 0), 0); /* of a first unit the open is what counts */
 	now = clock_now(rig->cache->p.clock);
 	account_sweep(rig->cache, now + 6 * NS_PER_S, false);
-	CHECK_U64(told(rig, NEWS_OPENED, 0), 1);
+	CHECK_U64(unit_told(rig, NEWS_OPENED, 0), 1);
 	/* Kept open, and read from the beginning again. */
 	rig_read_check(rig, 0, 0, PAGE);
 	account_sweep(rig->cache, now + 60 * NS_PER_S, false);
-	CHECK_U64(told(rig, NEWS_OPENED, 0), 2);
+	CHECK_U64(unit_told(rig, NEWS_OPENED, 0), 2);
 	rig_free(rig);
 }
 
@@ -403,7 +340,7 @@ static void an_open_that_comes_after_its_first_read_is_one(void)
 	cache_note_open(rig->cache, (struct entry_id){ 0 });
 	rig_read_check(rig, 0, MIB / 8, MIB / 8);
 	CHECK_U64(total_bytes(rig), MIB / 4);
-	CHECK_U64(told(rig, NEWS_OPENED, 0), 1);
+	CHECK_U64(unit_told(rig, NEWS_OPENED, 0), 1);
 	CHECK_U64(rig_metric(rig, METRIC_READS_STAGED), 0);
 	rig_free(rig);
 }
@@ -411,13 +348,13 @@ static void an_open_that_comes_after_its_first_read_is_one(void)
 static void what_cannot_be_adopted_whole_stays_for_its_reader(void)
 {
 	struct rig *rig = rig_of_units(NULL);
-	struct asked a = { .fetch = { .answer_to = &a.answer, .is_adopting = true } };
+	struct unit_asked a = { .fetch = { .answer_to = &a.answer, .is_adopting = true } };
 
-	CHECK_INT(hold(rig, 1), 0);
+	CHECK_INT(unit_hold(rig, 1), 0);
 	cache_release(rig->cache, (struct unit_id){ 1 }, true);
 	CHECK(evict_one(rig->cache)); /* its first piece is the oldest */
 	CHECK_INT(cache_hold(rig->cache, (struct unit_id){ 1 }, &a.fetch), 0);
-	RIG_UNTIL(is_answered(rig, &a));
+	RIG_UNTIL(unit_is_answered(rig, &a));
 	CHECK_INT(a.fetch.status, -EAGAIN);
 	CHECK_INT(rig_read_check(rig, 0, 7 * MIB, 4096), READ_ARENA);
 	CHECK_INT(rig_read_check(rig, 0, 4 * MIB, 4096), READ_MISS);
@@ -428,11 +365,11 @@ static void a_unit_is_fetched_again_alone(void)
 {
 	struct rig *rig = rig_of_units(NULL);
 
-	CHECK_INT(hold(rig, 1), 0);
-	CHECK_INT(hold(rig, 2), 0);
+	CHECK_INT(unit_hold(rig, 1), 0);
+	CHECK_INT(unit_hold(rig, 2), 0);
 	cache_fetch_again(rig->cache, (struct unit_id){ 1 });
-	CHECK_U64(told(rig, NEWS_LOST_COPY, 1), 1);
-	CHECK_U64(told(rig, NEWS_LOST_COPY, 2), 0);
+	CHECK_U64(unit_told(rig, NEWS_LOST_COPY, 1), 1);
+	CHECK_U64(unit_told(rig, NEWS_LOST_COPY, 2), 0);
 	CHECK_INT(hold_of(rig->cache, (struct unit_id){ 2 }), HOLD_HELD);
 	CHECK_INT(rig_read_check(rig, 0, 9 * MIB, 4096), READ_ARENA);
 	CHECK_INT(rig_read_check(rig, 0, 5 * MIB, 4096), READ_MISS);
@@ -445,20 +382,20 @@ static void a_tracer_page_goes_with_what_the_kernel_has_lost(void)
 	struct rig *rig = rig_of_units(NULL);
 
 	for (uint32_t unit = 1; unit < 4; unit++) {
-		CHECK_INT(hold(rig, unit), 0);
-		push(rig, unit);
+		CHECK_INT(unit_hold(rig, unit), 0);
+		unit_push(rig, unit);
 		cache_release(rig->cache, (struct unit_id){ unit }, false);
 	}
 	CHECK_U64(atomic_load(&rig->cache->n_tracers), 3);
 	rig_read_check(rig, 0, 5 * MIB, 100000); /* in the middle: its pages are gone */
-	CHECK_U64(told(rig, NEWS_UNSTAGED, 1), 1);
+	CHECK_U64(unit_told(rig, NEWS_UNSTAGED, 1), 1);
 	CHECK_U64(atomic_load(&rig->cache->n_tracers), 2);
 	cache_note_forget(rig->cache, (struct entry_id){ 0 });
 	CHECK_U64(atomic_load(&rig->cache->n_tracers), 0);
 	RIG_UNTIL(arena_used(rig->arena) == 0);
 	/* A push that ends when its reader was there already leaves nothing to wait for. */
-	CHECK_INT(hold(rig, 5), 0);
-	push(rig, 5);
+	CHECK_INT(unit_hold(rig, 5), 0);
+	unit_push(rig, 5);
 	rig_read_check(rig, 0, 20 * MIB, PAGE);
 	cache_release(rig->cache, (struct unit_id){ 5 }, false);
 	CHECK_U64(atomic_load(&rig->cache->n_tracers), 0);
@@ -477,14 +414,14 @@ static void a_read_of_two_units_is_in_flight_in_both(void)
 	fault_io_wait_held(rig->io, 1);
 	account_sweep(rig->cache, clock_now(rig->cache->p.clock) + 20 * NS_PER_S, false);
 	CHECK_U64(rig_metric(rig, METRIC_READS_STAGED), 0);
-	CHECK_U64(told(rig, NEWS_REACHED, 1), 1);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, 1), 1);
 	fault_io_set(rig->io, NULL);
 	fault_io_resume(rig->io);
 	rig_read_wait(r);
 	rig_read_free(r);
 	CHECK_U64(total_bytes(rig), 100000);
 	CHECK_U64(rig_metric(rig, METRIC_READ_BYTES_STAGED), 0);
-	CHECK_U64(told(rig, NEWS_REACHED, 1), 1);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, 1), 1);
 	rig_free(rig);
 }
 

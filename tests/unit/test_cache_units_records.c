@@ -4,76 +4,11 @@
  * by a change. Nothing plans: what whoever plans would ask for is the test's. */
 #include <string.h>
 
-#include "cache_rig.h"
-#include "src/cache/cache_priv.h"
-#include "src/cache/news_priv.h"
-#include "src/drive/drive_priv.h"
+#include "units_rig.h"
 
 #define MIB ((uint64_t)1 << 20)
 #define PAGE 4096u
 #define NAME "class/000000.jpg"
-
-struct asked {
-	struct cache_fetch fetch;
-	struct news_answer answer;
-};
-
-static bool is_answered(struct rig *rig, struct asked *a)
-{
-	struct news *n = rig->drive->news;
-	bool is_first;
-
-	mutex_lock(&n->mu);
-	is_first = n->answers.next == &a->answer.node;
-	if (is_first)
-		list_remove(&a->answer.node);
-	mutex_unlock(&n->mu);
-	return is_first;
-}
-
-static int hold(struct rig *rig, uint32_t unit)
-{
-	struct asked a = { .fetch = { .answer_to = &a.answer } };
-
-	CHECK_INT(cache_hold(rig->cache, (struct unit_id){ unit }, &a.fetch), 0);
-	RIG_UNTIL(is_answered(rig, &a));
-	return a.fetch.status;
-}
-
-static void let_go(struct rig *rig, uint32_t unit)
-{
-	cache_release(rig->cache, (struct unit_id){ unit }, false);
-}
-
-static uint32_t told(struct rig *rig, enum news_kind kind, uint32_t unit)
-{
-	struct news *n = rig->drive->news;
-	uint32_t count = 0;
-
-	mutex_lock(&n->mu);
-	for (uint32_t i = 0; i < n->n_fill; i++)
-		count += n->fill[i].kind == kind && n->fill[i].unit.v == unit;
-	if (kind < NEWS_LATE_KINDS)
-		count += n->late_fill[kind][unit / 64] >> unit % 64 & 1;
-	mutex_unlock(&n->mu);
-	return count;
-}
-
-static void push(struct rig *rig, uint32_t unit)
-{
-	struct cache_push p;
-	struct cache_copy copy;
-
-	CHECK_INT(cache_push_begin(rig->cache, (struct unit_id){ unit }, &p), 0);
-	for (uint32_t i = p.first; i < p.end; i++) {
-		int rc;
-
-		RIG_UNTIL((rc = cache_push_pin(rig->cache, &p, i, &copy)) != -EAGAIN); /* a READ ends */
-		CHECK_INT(rc, 0);
-		cache_push_unpin(rig->cache, &p, &copy, true);
-	}
-	CHECK_INT(cache_push_end(rig->cache, &p, 0), 0);
-}
 
 /* With its tracer page. */
 static void push_whole(struct rig *rig, uint32_t unit)
@@ -89,11 +24,6 @@ static void push_whole(struct rig *rig, uint32_t unit)
 		cache_push_unpin(rig->cache, &p, &copy, true);
 	}
 	CHECK_INT(cache_push_end(rig->cache, &p, 0), 0);
-}
-
-static uint64_t source_bytes(struct rig *rig)
-{
-	return rig_metric(rig, METRIC_SOURCE_BYTES);
 }
 
 /* Three records, one of them of 17.5 MiB, in a file of 30; and a file that is one unit. */
@@ -114,29 +44,29 @@ static void a_record_is_held_with_the_pages_it_shares(void)
 	struct rig *rig = rig_of_records();
 
 	CHECK_U64(dataset_n_units(rig->dataset), 2 + 5 + 1);
-	CHECK_INT(hold(rig, 0), 0);
-	CHECK_U64(source_bytes(rig), 110592 - 8192);
-	CHECK_INT(hold(rig, 1), 0); /* of two parts; a page is here twice */
-	CHECK_U64(source_bytes(rig), 110592 - 8192 + 2113536 - 106496);
+	CHECK_INT(unit_hold(rig, 0), 0);
+	CHECK_U64(rig_source_bytes(rig), 110592 - 8192);
+	CHECK_INT(unit_hold(rig, 1), 0); /* of two parts; a page is here twice */
+	CHECK_U64(rig_source_bytes(rig), 110592 - 8192 + 2113536 - 106496);
 	CHECK_INT(rig_read_check(rig, 0, 8192, 102400), READ_ARENA);
 	CHECK_INT(rig_read_check(rig, 0, 0, 16384), READ_MISS); /* the head of the file */
 	CHECK_INT(rig_read_check(rig, 0, 90112, 126976), READ_ARENA); /* of both */
 	CHECK_INT(rig_read_check(rig, 0, 106496 + MIB - PAGE, 2 * PAGE), READ_ARENA); /* of its parts */
 	CHECK_INT(rig_read_check(rig, 0, 2109440, 2 * PAGE), READ_MISS); /* beyond */
-	let_go(rig, 0);
+	unit_let_go(rig, 0);
 	CHECK_INT(rig_read_check(rig, 0, 106496, PAGE), READ_ARENA); /* that page is the other's, too */
 	CHECK_INT(rig_read_check(rig, 0, 102400, PAGE), READ_MISS);
-	CHECK_INT(hold(rig, 2), 0); /* the first of five */
+	CHECK_INT(unit_hold(rig, 2), 0); /* the first of five */
 	CHECK_INT(rig_read_check(rig, 0, 8 * MIB, 100000), READ_ARENA);
 	CHECK_INT(rig_read_check(rig, 0, 9 * MIB, 100000), READ_MISS);
-	CHECK_INT(hold(rig, 6), 0);
+	CHECK_INT(unit_hold(rig, 6), 0);
 	CHECK_INT(rig_read_check(rig, 0, 22 * MIB, 100000), READ_ARENA);
 	cache_release(rig->cache, (struct unit_id){ 1 }, true); /* stays for whoever reads it */
 	CHECK_INT(rig_read_check(rig, 0, 114688, 100000), READ_ARENA);
-	CHECK_INT(hold(rig, 1), 0);
-	let_go(rig, 1);
-	let_go(rig, 2);
-	let_go(rig, 6);
+	CHECK_INT(unit_hold(rig, 1), 0);
+	unit_let_go(rig, 1);
+	unit_let_go(rig, 2);
+	unit_let_go(rig, 6);
 	CHECK_INT(rig_read_check(rig, 0, 114688, 100000), READ_MISS);
 	rig_free(rig);
 }
@@ -153,12 +83,12 @@ static void a_part_is_of_the_record_it_was_fetched_for(void)
 	struct shard *s = shard_of(rig->cache, entry);
 	struct object *obj;
 
-	CHECK_INT(hold(rig, 0), 0);
+	CHECK_INT(unit_hold(rig, 0), 0);
 	mutex_lock(&s->mu);
 	obj = ranges_find_locked(rig->cache, s, entry_find_locked(rig->cache, s, entry), 0);
 	CHECK_U64(obj ? unit_of_object(rig->cache, obj).v : UINT32_MAX, 0);
 	mutex_unlock(&s->mu);
-	let_go(rig, 0);
+	unit_let_go(rig, 0);
 	rig_free(rig);
 }
 
@@ -167,31 +97,31 @@ static void the_first_page_of_its_own_says_who_comes(void)
 	struct rig *rig = rig_of_records();
 	struct cache_push p;
 
-	CHECK_INT(hold(rig, 0), 0);
-	CHECK_INT(hold(rig, 1), 0);
+	CHECK_INT(unit_hold(rig, 0), 0);
+	CHECK_INT(unit_hold(rig, 1), 0);
 	CHECK_INT(cache_push_begin(rig->cache, (struct unit_id){ 1 }, &p), 0);
 	CHECK_U64(p.end - p.first, 2);
 	CHECK_U64(p.tracer_at, 110592);
 	CHECK_U64(p.tracer_bytes, PAGE);
 	CHECK_INT(cache_push_end(rig->cache, &p, -EAGAIN), -EAGAIN);
-	push(rig, 0);
-	push(rig, 1);
+	unit_push(rig, 0);
+	unit_push(rig, 1);
 	cache_note_open(rig->cache, (struct entry_id){ 0 }); /* says nothing of a record */
-	CHECK_U64(told(rig, NEWS_OPENED, 0), 1);
-	CHECK_U64(told(rig, NEWS_REACHED, 0), 0);
+	CHECK_U64(unit_told(rig, NEWS_OPENED, 0), 1);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, 0), 0);
 	CHECK_INT(rig_read_check(rig, 0, 106496, PAGE), READ_ARENA); /* the page of both is nobody's */
-	CHECK_U64(told(rig, NEWS_REACHED, 0) + told(rig, NEWS_REACHED, 1), 0);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, 0) + unit_told(rig, NEWS_REACHED, 1), 0);
 	CHECK_INT(rig_read_check(rig, 0, 110592, PAGE), READ_ARENA);
-	CHECK_U64(told(rig, NEWS_REACHED, 1), 1);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, 1), 1);
 	CHECK_INT(rig_read_check(rig, 0, 12288, PAGE), READ_ARENA);
-	CHECK_U64(told(rig, NEWS_REACHED, 0), 1);
-	CHECK_U64(told(rig, NEWS_UNSTAGED, 0), 1); /* by that page, which the kernel had not any more */
-	CHECK_U64(told(rig, NEWS_UNSTAGED, 1), 0);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, 0), 1);
+	CHECK_U64(unit_told(rig, NEWS_UNSTAGED, 0), 1); /* by that page, which the kernel had not any more */
+	CHECK_U64(unit_told(rig, NEWS_UNSTAGED, 1), 0);
 	/* One that was not pushed is read to its end. */
 	CHECK_INT(rig_read_check(rig, 0, 5 * MIB, 131072), READ_MISS);
-	CHECK_U64(told(rig, NEWS_REACHED, 2), 0);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, 2), 0);
 	CHECK_INT(rig_read_check(rig, 0, 9 * MIB - 131072, 131072), READ_MISS);
-	CHECK_U64(told(rig, NEWS_REACHED, 2), 1);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, 2), 1);
 	rig_free(rig);
 }
 
@@ -201,11 +131,11 @@ static void what_is_read_beyond_a_record_does_not_say_that_somebody_came(void)
 	struct rig *rig = rig_of_records();
 
 	CHECK_INT(rig_read_check(rig, 0, 106496, 40960), READ_MISS);
-	CHECK_U64(told(rig, NEWS_REACHED, 1), 0);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, 1), 0);
 	CHECK_INT(rig_read_check(rig, 0, 2101248, 12288), READ_MISS);
-	CHECK_U64(told(rig, NEWS_REACHED, 1), 1);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, 1), 1);
 	CHECK_INT(rig_read_check(rig, 0, 8192, 102400), READ_MISS);
-	CHECK_U64(told(rig, NEWS_REACHED, 0), 1);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, 0), 1);
 	rig_free(rig);
 }
 
@@ -214,25 +144,25 @@ static void the_tracer_page_outlives_its_record(void)
 	struct rig *rig = rig_of_records();
 	uint64_t before;
 
-	CHECK_INT(hold(rig, 0), 0);
-	CHECK_INT(hold(rig, 1), 0);
-	push(rig, 0);
-	push(rig, 1);
-	let_go(rig, 0);
-	let_go(rig, 1);
+	CHECK_INT(unit_hold(rig, 0), 0);
+	CHECK_INT(unit_hold(rig, 1), 0);
+	unit_push(rig, 0);
+	unit_push(rig, 1);
+	unit_let_go(rig, 0);
+	unit_let_go(rig, 1);
 	CHECK_U64(arena_used(rig->arena), 2 * PAGE);
-	before = source_bytes(rig);
+	before = rig_source_bytes(rig);
 	CHECK_INT(rig_read_check(rig, 0, 110592, PAGE), READ_ARENA);
 	CHECK_INT(rig_read_check(rig, 0, 12288, PAGE), READ_ARENA); /* before it: nobody reads on to that */
-	CHECK_U64(source_bytes(rig), before);
+	CHECK_U64(rig_source_bytes(rig), before);
 	RIG_UNTIL(arena_used(rig->arena) == 0); /* they came, and are of no use any more */
-	CHECK_INT(hold(rig, 1), 0);
-	push(rig, 1);
-	let_go(rig, 1);
+	CHECK_INT(unit_hold(rig, 1), 0);
+	unit_push(rig, 1);
+	unit_let_go(rig, 1);
 	CHECK_U64(arena_used(rig->arena), PAGE);
-	CHECK_INT(hold(rig, 1), 0); /* here again before it was read: there is one copy */
+	CHECK_INT(unit_hold(rig, 1), 0); /* here again before it was read: there is one copy */
 	CHECK_U64(arena_used(rig->arena), 2113536 - 106496);
-	let_go(rig, 1);
+	unit_let_go(rig, 1);
 	CHECK_U64(arena_used(rig->arena), PAGE);
 	rig_replace(rig, 0, 20 * MIB); /* another file now */
 	rig_read_check(rig, 0, 8 * MIB, PAGE);
@@ -256,8 +186,8 @@ static void pushed_records_count_as_long_as_they_are(void)
 	struct rig *rig = rig_of_records();
 
 	for (uint32_t unit = 0; unit < 2; unit++) {
-		CHECK_INT(hold(rig, unit), 0);
-		push(rig, unit);
+		CHECK_INT(unit_hold(rig, unit), 0);
+		unit_push(rig, unit);
 	}
 	cache_note_open(rig->cache, (struct entry_id){ 0 });
 	CHECK_U64(total_bytes(rig), 0);
@@ -275,16 +205,16 @@ static void what_is_pushed_whole_counts_when_it_is_said_to_be_read(void)
 	struct rig *rig = rig_of_records();
 	struct cache_push p;
 
-	CHECK_INT(hold(rig, 7), 0); /* a file that is one unit has no such page */
+	CHECK_INT(unit_hold(rig, 7), 0); /* a file that is one unit has no such page */
 	CHECK_INT(cache_push_begin(rig->cache, (struct unit_id){ 7 }, &p), 0);
 	CHECK(!cache_push_whole(rig->cache, &p));
 	CHECK_INT(cache_push_end(rig->cache, &p, -EAGAIN), -EAGAIN);
 	for (uint32_t unit = 0; unit < 2; unit++)
-		CHECK_INT(hold(rig, unit), 0);
-	push(rig, 0);
+		CHECK_INT(unit_hold(rig, unit), 0);
+	unit_push(rig, 0);
 	push_whole(rig, 1);
-	let_go(rig, 7);
-	let_go(rig, 1);
+	unit_let_go(rig, 7);
+	unit_let_go(rig, 1);
 	CHECK_U64(atomic_load(&rig->cache->n_tracers), 0); /* the kernel has it */
 	cache_note_open(rig->cache, (struct entry_id){ 0 });
 	cache_come(rig->cache, (struct unit_id){ 0 }); /* that one is heard of */
@@ -296,11 +226,11 @@ static void what_is_pushed_whole_counts_when_it_is_said_to_be_read(void)
 	CHECK_U64(total_bytes(rig), 2000000);
 	rig_read_check(rig, 0, 12288, PAGE);
 	CHECK_U64(total_bytes(rig), 2100000);
-	CHECK_INT(hold(rig, 1), 0);
-	push(rig, 1); /* and with one again */
+	CHECK_INT(unit_hold(rig, 1), 0);
+	unit_push(rig, 1); /* and with one again */
 	rig_read_check(rig, 0, 110592, PAGE);
-	CHECK_U64(told(rig, NEWS_REACHED, 1), 1);
-	CHECK_U64(told(rig, NEWS_UNSTAGED, 1), 0);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, 1), 1);
+	CHECK_U64(unit_told(rig, NEWS_UNSTAGED, 1), 0);
 	CHECK_U64(total_bytes(rig), 4100000);
 	rig_free(rig);
 }
@@ -314,11 +244,11 @@ static void what_is_lost_of_a_record_pushed_whole_says_who_comes(void)
 		for (uint32_t pages = 1; pages <= 2; pages++) {
 			struct rig *rig = rig_of_records();
 
-			CHECK_INT(hold(rig, 1), 0);
+			CHECK_INT(unit_hold(rig, 1), 0);
 			push_whole(rig, 1);
 			CHECK_INT(rig_read_check(rig, 0, from[i], pages * PAGE), READ_ARENA);
-			CHECK_U64(told(rig, NEWS_REACHED, 1), 1);
-			CHECK_U64(told(rig, NEWS_UNSTAGED, 1), 1);
+			CHECK_U64(unit_told(rig, NEWS_REACHED, 1), 1);
+			CHECK_U64(unit_told(rig, NEWS_UNSTAGED, 1), 1);
 			cache_come(rig->cache, (struct unit_id){ 1 }); /* as it is known already */
 			CHECK_U64(total_bytes(rig), 2000000);
 			rig_free(rig);
@@ -329,33 +259,33 @@ static void a_change_takes_all_records_of_the_file(void)
 {
 	struct fault_io_rule wait = { .kind = FAULT_IO_HOLD, .repeat = 64 };
 	struct rig *rig = rig_of_records();
-	struct asked a = { .fetch = { .answer_to = &a.answer } };
+	struct unit_asked a = { .fetch = { .answer_to = &a.answer } };
 	uint64_t before;
 
-	CHECK_INT(hold(rig, 0), 0);
-	CHECK_INT(hold(rig, 3), 0);
-	CHECK_INT(hold(rig, 7), 0);
+	CHECK_INT(unit_hold(rig, 0), 0);
+	CHECK_INT(unit_hold(rig, 3), 0);
+	CHECK_INT(unit_hold(rig, 7), 0);
 	fault_io_set(rig->io, &wait);
 	CHECK_INT(cache_hold(rig->cache, (struct unit_id){ 1 }, &a.fetch), 0);
 	fault_io_wait_held(rig->io, 1);
 	rig_replace(rig, 0, 90000);
 	fault_io_set(rig->io, NULL);
 	fault_io_resume(rig->io);
-	RIG_UNTIL(is_answered(rig, &a));
+	RIG_UNTIL(unit_is_answered(rig, &a));
 	CHECK_INT(a.fetch.status, -ESTALE);
 	for (uint32_t unit = 0; unit < 8; unit++)
-		CHECK_U64(told(rig, NEWS_LOST_COPY, unit), unit == 0 || unit == 3);
+		CHECK_U64(unit_told(rig, NEWS_LOST_COPY, unit), unit == 0 || unit == 3);
 	for (uint32_t unit = 0; unit < 8; unit++)
-		CHECK_U64(told(rig, NEWS_RESIZED, unit), unit < 7);
+		CHECK_U64(unit_told(rig, NEWS_RESIZED, unit), unit < 7);
 	/* It is smaller than a piece now, and the table is of a file that is no more. */
-	before = source_bytes(rig);
-	CHECK_INT(hold(rig, 0), 0);
-	CHECK_INT(hold(rig, 1), 0);
-	CHECK_U64(source_bytes(rig), before); /* any READ fetches all of it: nothing else is of use */
+	before = rig_source_bytes(rig);
+	CHECK_INT(unit_hold(rig, 0), 0);
+	CHECK_INT(unit_hold(rig, 1), 0);
+	CHECK_U64(rig_source_bytes(rig), before); /* any READ fetches all of it: nothing else is of use */
 	CHECK_INT(rig_read_check(rig, 0, 0, 90000), READ_MISS);
-	push(rig, 0);
-	let_go(rig, 0);
-	let_go(rig, 1);
+	unit_push(rig, 0);
+	unit_let_go(rig, 0);
+	unit_let_go(rig, 1);
 	rig_free(rig);
 }
 
@@ -368,8 +298,8 @@ static void a_piece_far_out_is_no_part_of_a_record(void)
 	struct shard *s = shard_of(rig->cache, entry);
 	uint32_t n_found = 0;
 
-	CHECK_INT(hold(rig, 0), 0);
-	CHECK_INT(hold(rig, 1), 0);
+	CHECK_INT(unit_hold(rig, 0), 0);
+	CHECK_INT(unit_hold(rig, 1), 0);
 	mutex_lock(&s->mu);
 	for (uint64_t bit = 1; bit < PIECES_BYTES_MAX; bit *= 2)
 		for (uint64_t at = bit; at < bit + 64 * MIB && at < PIECES_BYTES_MAX; at += MIB) {
@@ -382,8 +312,8 @@ static void a_piece_far_out_is_no_part_of_a_record(void)
 		}
 	mutex_unlock(&s->mu);
 	CHECK_U64(n_found, 0);
-	let_go(rig, 0);
-	let_go(rig, 1);
+	unit_let_go(rig, 0);
+	unit_let_go(rig, 1);
 	rig_free(rig);
 }
 
@@ -414,23 +344,23 @@ static void tracer_pages_without_room_are_pushed(void)
 	rig = rig_new(&(struct rig_options){
 		.n = 1, .sizes = &size, .is_not_started = true, .records = text });
 	for (uint32_t i = 0; i < N; i++) {
-		CHECK_INT(hold(rig, i), 0);
-		push(rig, i);
-		let_go(rig, i);
+		CHECK_INT(unit_hold(rig, i), 0);
+		unit_push(rig, i);
+		unit_let_go(rig, i);
 	}
 	CHECK_U64(atomic_load(&rig->cache->n_tracers), ROOM);
-	CHECK_INT(hold(rig, N - 1), 0); /* here again: it is not pushed */
+	CHECK_INT(unit_hold(rig, N - 1), 0); /* here again: it is not pushed */
 	CHECK_U64(do_page_jobs(rig), N - ROOM);
 	CHECK_U64(rig_count(rig, RIG_STORE, 0), N - ROOM - 1);
 	for (uint32_t i = 0; i < rig->n_log; i++) {
 		CHECK_U64(rig->log[i].offset, (uint64_t)(ROOM + i) * BYTES);
 		CHECK_U64(rig->log[i].length, PAGE);
 	}
-	before = source_bytes(rig);
+	before = rig_source_bytes(rig);
 	for (uint32_t i = ROOM; i-- > 0;) /* none of what is kept is lost for it */
 		CHECK_INT(rig_read_check(rig, 0, (uint64_t)i * BYTES, PAGE), READ_ARENA);
-	CHECK_U64(source_bytes(rig), before);
-	let_go(rig, N - 1);
+	CHECK_U64(rig_source_bytes(rig), before);
+	unit_let_go(rig, N - 1);
 	rig_free(rig); /* frees what is queued, too */
 }
 
@@ -457,9 +387,9 @@ static struct rig *rig_of_small(struct manual_clock *mc, uint32_t n_pushed)
 					     .is_not_started = true,
 					     .records = text });
 	for (uint32_t i = 0; i < n_pushed; i++) {
-		CHECK_INT(hold(rig, i), 0);
-		push(rig, i);
-		let_go(rig, i);
+		CHECK_INT(unit_hold(rig, i), 0);
+		unit_push(rig, i);
+		unit_let_go(rig, i);
 	}
 	return rig;
 }
@@ -475,13 +405,13 @@ static void what_the_kernel_reads_on_for_is_left_to_its_reader(void)
 {
 	struct manual_clock mc;
 	struct rig *rig = rig_of_small(&mc, 20);
-	uint64_t before = source_bytes(rig);
+	uint64_t before = rig_source_bytes(rig);
 
 	CHECK_INT(come(rig, &mc, 2, NS_PER_S), READ_ARENA);
 	CHECK_INT(come(rig, &mc, 3, 90000), READ_ARENA);
 	CHECK_INT(come(rig, &mc, 4, 90000), READ_ARENA); /* after the one before it, not the first */
-	CHECK_U64(told(rig, NEWS_REACHED, 2), 1);
-	CHECK_U64(told(rig, NEWS_REACHED, 3) + told(rig, NEWS_REACHED, 4), 0);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, 2), 1);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, 3) + unit_told(rig, NEWS_REACHED, 4), 0);
 	CHECK_U64(do_page_jobs(rig), 2); /* else the kernel has these pages, and nobody hears of their readers */
 	CHECK_U64(rig_count(rig, RIG_INVAL, 0), 2);
 	for (uint32_t i = 0; i < 2; i++) {
@@ -493,17 +423,17 @@ static void what_the_kernel_reads_on_for_is_left_to_its_reader(void)
 	}
 	CHECK_INT(come(rig, &mc, 4, NS_PER_S), READ_ARENA); /* its reader: the page is here still */
 	CHECK_INT(come(rig, &mc, 3, NS_PER_S), READ_ARENA);
-	CHECK_U64(told(rig, NEWS_REACHED, 3), 1);
-	CHECK_U64(told(rig, NEWS_REACHED, 4), 1);
-	CHECK_U64(source_bytes(rig), before);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, 3), 1);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, 4), 1);
+	CHECK_U64(rig_source_bytes(rig), before);
 	CHECK_INT(come(rig, &mc, 10, NS_PER_S), READ_ARENA);
 	CHECK_INT(come(rig, &mc, 11, 120000), READ_ARENA); /* too late for it */
 	CHECK_INT(come(rig, &mc, 9, 10000), READ_ARENA);   /* the kernel does not read back */
 	CHECK_INT(come(rig, &mc, 18, 10000), READ_ARENA);  /* nor as far */
 	for (uint32_t i = 9; i < 12; i++)
-		CHECK_U64(told(rig, NEWS_REACHED, i), 1);
-	CHECK_U64(told(rig, NEWS_REACHED, 18), 1);
-	CHECK_U64(told(rig, NEWS_REACHED, 17), 0);
+		CHECK_U64(unit_told(rig, NEWS_REACHED, i), 1);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, 18), 1);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, 17), 0);
 	rig_free(rig);
 }
 
@@ -516,7 +446,7 @@ static void who_goes_through_records_is_told_of_all(void)
 	for (uint32_t i = 0; i < N_SMALL; i++)
 		CHECK_INT(come(rig, &mc, i, 20000), READ_ARENA);
 	for (uint32_t i = 0; i < N_SMALL; i++)
-		n += told(rig, NEWS_REACHED, i);
+		n += unit_told(rig, NEWS_REACHED, i);
 	CHECK(n >= N_SMALL - 8 && n <= N_SMALL); /* the last ones may be the kernel's */
 	CHECK_U64(atomic_load(&rig->cache->n_tracers), N_SMALL - n);
 	rig_free(rig);
@@ -531,7 +461,7 @@ static void a_read_of_several_records_is_told_of_all(void)
 	for (uint32_t i = 0; i < N_SMALL / 8; i++)
 		(void)rig_read_check(rig, 0, (uint64_t)i * 8 * SMALL, 8 * SMALL);
 	for (uint32_t i = 0; i < N_SMALL; i++)
-		CHECK_U64(told(rig, NEWS_REACHED, i), i < N_SMALL / 8 * 8);
+		CHECK_U64(unit_told(rig, NEWS_REACHED, i), i < N_SMALL / 8 * 8);
 	CHECK_U64(total_bytes(rig), N_SMALL / 8 * 8 * SMALL);
 	CHECK_U64(rig_metric(rig, METRIC_READS_STAGED), 0); /* each is one read, and none of the kernel */
 	rig_free(rig);
@@ -546,7 +476,7 @@ static void of_what_was_not_pushed_all_is_told(void)
 	for (uint32_t i = 0; i < N_SMALL; i++)
 		(void)come(rig, &mc, i, 20000);
 	for (uint32_t i = 0; i < N_SMALL; i++)
-		CHECK_U64(told(rig, NEWS_REACHED, i), 1);
+		CHECK_U64(unit_told(rig, NEWS_REACHED, i), 1);
 	rig_free(rig);
 }
 
@@ -556,9 +486,9 @@ enum { LATE = 5 }; /* the record whose page it is */
 
 static void push_but_tracer(struct rig *rig)
 {
-	CHECK_INT(hold(rig, LATE), 0);
-	push(rig, LATE);
-	let_go(rig, LATE);
+	CHECK_INT(unit_hold(rig, LATE), 0);
+	unit_push(rig, LATE);
+	unit_let_go(rig, LATE);
 }
 
 /* No tracer page has room: that of the record waits to be pushed. */
@@ -653,7 +583,7 @@ static void a_late_page_that_was_read_is_not_pushed(void)
 	struct rig *rig = rig_of_late_page(&mc);
 
 	(void)come(rig, &mc, LATE, NS_PER_S);
-	CHECK_U64(told(rig, NEWS_REACHED, LATE), 1);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, LATE), 1);
 	RIG_UNTIL(has_no_reader(rig));
 	CHECK_U64(stored_by_jobs(rig, 1), 0);
 	rig_free(rig);
@@ -665,10 +595,10 @@ static void a_late_page_of_what_is_held_is_not_pushed(void)
 	struct manual_clock mc;
 	struct rig *rig = rig_of_late_page(&mc);
 
-	CHECK_INT(hold(rig, LATE), 0);
+	CHECK_INT(unit_hold(rig, LATE), 0);
 	CHECK(tracer_is_awaited(rig->cache, (struct unit_id){ LATE }));
 	CHECK_U64(stored_by_jobs(rig, 1), 0);
-	let_go(rig, LATE);
+	unit_let_go(rig, LATE);
 	rig_free(rig);
 }
 
@@ -720,10 +650,10 @@ static void records_are_held_by_the_thousand(void)
 		enum read_class class;
 
 		if (is_held[i] && check_rand_below(&seed, 3) == 0) {
-			let_go(rig, i);
+			unit_let_go(rig, i);
 			is_held[i] = false;
 		} else if (!is_held[i]) {
-			CHECK_INT(hold(rig, i), 0);
+			CHECK_INT(unit_hold(rig, i), 0);
 			is_held[i] = true;
 		}
 		class = rig_read_check(rig, 0, from, (uint32_t)(end - from));
@@ -736,7 +666,7 @@ static void records_are_held_by_the_thousand(void)
 	}
 	for (uint32_t i = 0; i < RECORDS; i++)
 		if (is_held[i])
-			let_go(rig, i);
+			unit_let_go(rig, i);
 	rig_free(rig);
 }
 
