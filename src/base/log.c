@@ -2,7 +2,7 @@
 /*
  * Logging. A line is formatted in a local buffer and leaves with one write(2), so that lines of
  * several threads do not mix and no lock is needed. Control characters become '?': a file name with
- * a newline must not forge a second line. The level and the destination are the only globals of
+ * a newline must not forge a second line. The level and the destinations are the only globals of
  * this module. errno is preserved, so that a caller may log between a failed call and its use of
  * errno. Must never be called per read: see log_limited.
  */
@@ -16,7 +16,7 @@
 #include "clairfs/base/clock.h"
 
 static _Atomic int log_level_max = LOG_LEVEL_INFO;
-static _Atomic bool log_is_syslog;
+static _Atomic bool log_is_syslog, log_is_shown;
 
 static const struct {
 	const char *name;
@@ -37,6 +37,11 @@ void log_use_syslog(void)
 {
 	openlog("clairfs", LOG_PID | LOG_NDELAY, LOG_DAEMON);
 	atomic_store(&log_is_syslog, true);
+}
+
+void log_show_warnings(bool is_shown)
+{
+	atomic_store(&log_is_shown, is_shown);
 }
 
 static void log_write(const char *line, size_t size)
@@ -71,9 +76,9 @@ void log_line(enum log_level level, const char *fmt, ...)
 		if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
 			line[i] = '?';
 	}
-	if (atomic_load(&log_is_syslog)) {
+	if (atomic_load(&log_is_syslog))
 		syslog(log_levels[level].priority, "%s", line + head);
-	} else {
+	if (!atomic_load(&log_is_syslog) || (atomic_load(&log_is_shown) && level == LOG_LEVEL_WARN)) {
 		line[size++] = '\n';
 		log_write(line, size);
 	}

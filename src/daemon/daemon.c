@@ -68,17 +68,6 @@ static void detach_streams(void)
 	close(null);
 }
 
-/* What whoever mounts should hear at once: the log is elsewhere. */
-static void warn_terminal(const struct wire *w)
-{
-	struct dataset_stats st;
-
-	dataset_get_stats(w->dataset, &st);
-	if (*st.snapshot_why)
-		fprintf(stderr, "clairfs: warning: no snapshot of the dataset is kept: %s\n",
-			st.snapshot_why);
-}
-
 /* From the mounted filesystem to its end. */
 static int serve_mounted(const struct daemon_params *params, struct wire *w,
 			 struct signals *signals, struct guard *guard, int ready_fd,
@@ -92,7 +81,7 @@ static int serve_mounted(const struct daemon_params *params, struct wire *w,
 	if (ready_fd >= 0) {
 		if (chdir("/") < 0)
 			log_warn("chdir /: %s", strerror(errno));
-		warn_terminal(w);
+		log_show_warnings(false);
 		detach_streams();
 		prctl(PR_SET_PDEATHSIG, 0);
 		if (!report_ready(ready_fd, 0, "")) { /* interrupted: nobody knows of this mount */
@@ -126,7 +115,9 @@ static int serve_mount(const struct daemon_params *params, int ready_fd, struct 
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* the store then gets EFBIG and is switched off */
 	if (ready_fd >= 0) {
-		log_use_syslog(); /* from the start: stderr is for the one line of an error */
+		log_use_syslog(); /* from the start: stderr is for who mounts, who has to hear of errors and
+				   * warnings only */
+		log_show_warnings(true);
 		prctl(PR_SET_PDEATHSIG, SIGTERM);
 	}
 	rc = wire_check(&w, params, err);

@@ -284,6 +284,11 @@ def orders_that_cannot_apply(place):
         done = order(place, spec)
         tap.ok(done.code == USAGE and part in done.err.decode() and done.err.count(b"\n") == 1, f"{spec}: without a table", done)
         goes_on_without(place, spec, part)
+    done = clairfs("mount", "-o", f"order=litdata:seed=1,ram=64M,snapshot_dir={place.snapshots}", place.source, place.mnt)
+    said = done.err.decode()
+    tap.ok(done.code == 0 and said.count("\n") == 1 and "mounted without an order" in said and "clairfs index --records litdata" in said,
+           "whoever mounts in the background is told", done)
+    good("umount", place.mnt)
     for wrong in ("mosaic-py1f:seed=42", "webdataset:seed=1:shardshuffle=2:records=1", "list:path=none"):
         done = clairfs("mount", place.source, place.mnt, "-o", f"order={wrong},snapshot_dir={place.snapshots}")
         tap.ok(done.code in (USAGE, FAILED) and done.err.count(b"\n") == 1, f"{wrong}: which no table makes right: no mount", done)

@@ -74,6 +74,21 @@ static void level_hides_what_is_below(void)
 	log_set_level(LOG_LEVEL_INFO);
 }
 
+/* The last test: there is no way back. What syslog gets is not seen here. */
+static void warnings_are_shown_beside_syslog(void)
+{
+	log_use_syslog();
+	capture_begin();
+	log_warn("nobody is there");
+	log_show_warnings(true);
+	log_error("what is an error is told by whoever fails");
+	log_warn("somebody is there");
+	log_info("who wants to know less");
+	log_show_warnings(false);
+	log_warn("nobody is there");
+	CHECK_STR(capture_end(), "clairfs: warning: somebody is there\n");
+}
+
 static void a_name_cannot_forge_a_line(void)
 {
 	capture_begin();
@@ -172,6 +187,7 @@ static const struct check_test tests[] = {
 	{ "lines_of_threads_do_not_mix", lines_of_threads_do_not_mix },
 	{ "limited_logs_once_per_second_and_site", limited_logs_once_per_second_and_site },
 	{ "may_again_after_a_second", may_again_after_a_second },
+	{ "warnings_are_shown_beside_syslog", warnings_are_shown_beside_syslog },
 };
 
 CHECK_MAIN(tests)

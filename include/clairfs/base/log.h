@@ -15,6 +15,8 @@ enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBU
 void log_set_level(enum log_level level);
 /* Sends lines to syslog (facility daemon, ident "clairfs") instead of stderr. */
 void log_use_syslog(void);
+/* While it is true warnings that go to syslog go to stderr as well: somebody is there to read them. */
+void log_show_warnings(bool is_shown);
 void log_line(enum log_level level, const char *fmt, ...) PRINTF_LIKE(2, 3);
 /* True at most once per second and call site; *state starts as 0. */
 bool log_may(_Atomic uint64_t *state);
