@@ -51,6 +51,8 @@ struct way {
 struct records_search {
 	struct infer *infer;
 	struct infer_numbers numbers;
+	void (*news)(void *ctx); /* or NULL */
+	void *news_ctx;
 	struct way way[WAYS]; /* the likeliest first */
 	size_t n_ways;
 	uint64_t shift;       /* of ways with is_around */
@@ -191,6 +193,8 @@ static int found(void *ctx, const char *text, uint64_t stamp)
 	s->plan = INFER_PLAN_BUSY;
 	s->match = -1;
 	mutex_unlock(&s->mu);
+	if (s->news)
+		s->news(s->news_ctx);
 	return 0;
 }
 
@@ -333,6 +337,8 @@ int records_search_new(const struct infer_records_params *params, const struct s
 		return -ENOMEM;
 	mutex_init(&s->mu);
 	s->memory = params->memory ? MAX(params->memory / RECORD_SEARCHES_MOST / 2, 1u) : 0;
+	s->news = params->news;
+	s->news_ctx = params->ctx;
 	s->numbers = (struct infer_numbers){ .list = list_ways, .number = number_records, .has = has_record, .ctx = s };
 	s->shift = around_of(view).shift;
 	make_ways(s, view, size);

@@ -79,6 +79,14 @@ static void name_of(void *ctx, uint32_t file, char out[INFER_NAME_MAX])
 		(void)text_escape(path, strlen(path), out, INFER_NAME_MAX);
 }
 
+/* An order was found. The job may compute just now, and read nothing. */
+static void wake(void *ctx)
+{
+	const struct strides *s = ctx;
+
+	reads_wake(s->reads);
+}
+
 int strides_new(struct orders *o, struct strides **ret, struct err *err)
 {
 	struct strides *s;
@@ -89,7 +97,8 @@ int strides_new(struct orders *o, struct strides **ret, struct err *err)
 					       .world = search->world,
 					       .clock = o->clock,
 					       .metrics = search->metrics,
-					       .name = name_of };
+					       .name = name_of,
+					       .news = wake };
 	int rc;
 
 	*ret = NULL;
@@ -371,8 +380,10 @@ static void *strides_main(void *arg)
 	uint32_t idle = IDLE_ROUNDS;
 
 	do {
-		if (idle >= IDLE_ROUNDS)
+		if (idle >= IDLE_ROUNDS) {
 			reads_wait(s->reads);
+			idle = 0;
+		}
 		idle = drain(s) ? 0 : idle + 1;
 		infer_records_step(s->records, clock_now(s->o->clock));
 		if (idle < IDLE_ROUNDS && dataset_n_reserved(s->o->dataset))

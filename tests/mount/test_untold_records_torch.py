@@ -87,7 +87,8 @@ def run(place, case, want, origin=0):
         stats = mount.wait_for(lambda s: s["order"]["search"]["records"] and s, f"{case}: it is shown")
         one = stats["order"]["search"]["records"][0]
         tap.equal((one["order"], one["record_bytes"], one["count"]), (want, STRIDE, N), f"{case}: it is the job's order")
-        tap.ok(one["match_percent"] >= 60, f"{case}: the next ones were read so, too", one)
+        # Of 64 reads. The kernel asks for more than the record where a file is mapped: about a third of what is heard of is then another's.
+        tap.ok(one["match_percent"] >= (40 if case == "mapped" else 80), f"{case}: the next ones were read so, too", one)
 
 
 def own_loop(place):

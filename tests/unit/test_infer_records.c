@@ -40,6 +40,7 @@ struct bed {
 	uint8_t *has; /* [page]: the kernel has it */
 	bool is_mapped; /* it reads around the page that is missing */
 	struct infer_record_file file[INFER_RECORD_FILES];
+	_Atomic uint32_t n_news;
 };
 
 static void name_of(void *ctx, uint32_t file, char out[INFER_NAME_MAX])
@@ -47,14 +48,25 @@ static void name_of(void *ctx, uint32_t file, char out[INFER_NAME_MAX])
 	snprintf(out, INFER_NAME_MAX, "file %u", file);
 }
 
+static void count_news(void *ctx)
+{
+	struct bed *b = ctx;
+
+	atomic_fetch_add(&b->n_news, 1);
+}
+
 /* memory: 0: any */
 static void bed_new_small(struct bed *b, uint64_t size, enum infer_effort effort, uint64_t memory)
 {
 	struct infer_records_params params = {
-		.effort = effort, .memory = memory, .threads = 1, .clock = &fake_clock, .name = name_of
+		.effort = effort, .memory = memory, .threads = 1, .clock = &fake_clock, .name = name_of,
+		.news = count_news, .ctx = b
 	};
 
-	*b = (struct bed){ .size = size, .random = check_seed(), .metrics = metrics_new() };
+	memset(b, 0, sizeof(*b));
+	b->size = size;
+	b->random = check_seed();
+	b->metrics = metrics_new();
 	b->has = calloc(size / PAGE + 1, 1);
 	CHECK(b->has && b->metrics);
 	params.metrics = b->metrics;
@@ -251,6 +263,7 @@ static void check_found(const struct job *j, bool is_mapped)
 	CHECK(MAX(f->origin, j->origin) - MIN(f->origin, j->origin) < PAGE);
 	CHECK_STR(f->spec, j->spec);
 	CHECK(f->found_after <= 1300);
+	CHECK(atomic_load(&b.n_news) > 0);
 	read_epoch(&b, j, e, at, at + 400 / step * step);
 	f = look(&b);
 	CHECK_INT(f->plan, INFER_PLAN_FOLLOWED);

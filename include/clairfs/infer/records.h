@@ -23,6 +23,8 @@ struct infer_records_params {
 	struct metrics *metrics;  /* borrowed */
 	/* What the file is called in the log. On the owner's thread; a microsecond. */
 	void (*name)(void *ctx, uint32_t file, char out[INFER_NAME_MAX]);
+	/* There is more to get than before. On a search's thread; must not wait for anything. NULL: nobody asks. */
+	void (*news)(void *ctx);
 	void *ctx;
 };
 
