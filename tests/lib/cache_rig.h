@@ -134,13 +134,15 @@ void rig_check_bytes(struct rig_read *r, uint32_t version, uint64_t size);
 uint64_t rig_metric(struct rig *rig, enum metric id);
 /* Waits until the counter is at least that. */
 void rig_wait_metric(struct rig *rig, enum metric id, uint64_t at_least);
-/* The condition is looked at once a turn: what was true a moment ago may not be any more. */
+/* The condition is looked at once a turn: what was true a moment ago may not be any more. And once more when
+ * time is over, as the whole machine may have stood still. */
 #define RIG_UNTIL(cond)                                                                            \
 	do {                                                                                       \
 		uint64_t until_ = rig_deadline();                                                  \
 		bool is_met_;                                                                      \
-		while (!(is_met_ = (cond)) && rig_pause(until_))                                   \
-			;                                                                          \
+		bool is_late_ = false;                                                             \
+		while (!(is_met_ = (cond)) && !is_late_)                                           \
+			is_late_ = !rig_pause(until_);                                             \
 		check_true_(is_met_, __FILE__, __LINE__, #cond);                                   \
 	} while (0)
 uint64_t rig_deadline(void);

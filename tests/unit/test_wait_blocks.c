@@ -4,6 +4,9 @@
  * confirmed, and no others. Reads go in the order's order, each when the plan has dealt with its
  * sample: it is pushed, or held out. So nothing depends on who is faster.
  */
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "cache_rig.h"
 #include "src/cache/cache_priv.h"
 #include "src/wait/sampling.h"
@@ -112,6 +115,31 @@ static bool is_held_back(struct rig *rig, uint64_t opened)
 	return !probed_lets_prefetch(rig->cache);
 }
 
+/* The plan has dealt with the sample that is read next. */
+static bool is_dealt_with(struct rig *rig, uint32_t sample, uint64_t opened, bool is_due)
+{
+	return is_through(rig, sample) ||
+	       (!is_due && (is_pushed(rig, sample) || is_held_back(rig, opened)));
+}
+
+static void wait_dealt_with(struct rig *rig, uint32_t sample, uint64_t opened, bool is_due)
+{
+	uint64_t until = rig_deadline();
+	struct drive_status st;
+
+	while (!is_dealt_with(rig, sample, opened, is_due) && rig_pause(until))
+		;
+	if (is_dealt_with(rig, sample, opened, is_due))
+		return;
+	drive_get_status(rig->drive, &st);
+	printf("# opened %" PRIu64 " of %" PRIu64 ", due %d, pushed %d, prefetches %d, plan %d, asked %" PRIu64
+	       ", useful %" PRIu64 ", late %" PRIu64 ", wasted %" PRIu64 ", failed %" PRIu64 "\n",
+	       st.plan.opened, opened, is_due, is_pushed(rig, sample), probed_lets_prefetch(rig->cache),
+	       (int)st.plan.state, st.plan.asked, st.plan.useful, st.plan.late, st.plan.wasted,
+	       st.plan.failed);
+	CHECK(!"the plan has not dealt with a sample");
+}
+
 /* One pass in order; *ret_confirmed: the position from which on the order was confirmed. READs come
  * before the opens are heard of, as with a watcher that lags. */
 static void read_pass(struct rig *rig, const struct order_epoch *epoch, uint32_t n_ranks,
@@ -124,9 +152,7 @@ static void read_pass(struct rig *rig, const struct order_epoch *epoch, uint32_t
 
 		if (*ret_confirmed == UINT32_MAX && cache_may_refuse_open(rig->cache))
 			*ret_confirmed = i;
-		RIG_UNTIL(is_through(rig, entry.v) ||
-			  (!is_due && (is_pushed(rig, entry.v) ||
-				       is_held_back(rig, epoch->epoch * N + i))));
+		wait_dealt_with(rig, entry.v, epoch->epoch * N + i, is_due);
 		if (is_through(rig, entry.v)) /* being fetched, where it was asked for before */
 			CHECK(rig_read_check(rig, entry.v, 0, 131072) == READ_MISS ||
 			      !is_sure(epoch->epoch, i, *ret_confirmed));
