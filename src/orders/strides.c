@@ -19,6 +19,7 @@
 #include "clairfs/dataset/units.h"
 #include "clairfs/infer/records.h"
 #include "orders_priv.h"
+#include "taken.h"
 
 #define REST_NS (50 * NS_PER_MS)
 #define IDLE_ROUNDS 20u
@@ -27,26 +28,6 @@
 #define LAST 1024u  /* READs that are known */
 #define BEGUN 256u  /* records of these that the plan is shown */
 #define PAGE 4096u
-#define RETRY_NS (2 * NS_PER_S)
-#define COME_AGAIN 64u /* records of an order that was over, before it is put in force once more */
-
-struct taken_order {
-	uint32_t n; /* records */
-	char spec[INFER_SPEC_MAX];
-};
-
-/* What became of the records that were found in a file. */
-struct taken {
-	uint32_t file;
-	uint32_t id; /* of the job, or DRIVE_NO_JOB */
-	bool is_around;
-	struct taken_order followed; /* the last one that was put in force; n 0: none was */
-	struct taken_order tried;    /* that was tried last, it or another one; n 0: this is nobody's */
-	uint64_t retry_ns;           /* not before: another order is in force */
-	bool is_refused;             /* for good */
-	uint64_t come; /* records since none is in force */
-	const char *why_not;
-};
 
 struct last_read {
 	uint32_t file;
@@ -58,7 +39,7 @@ struct strides {
 	struct reads *reads;
 	struct infer_records *records;
 	struct thr thr;
-	struct taken taken[INFER_RECORD_FILES]; /* the thread's; changed under mu */
+	struct taken_list taken; /* the thread's; changed under mu */
 	struct last_read last[LAST]; /* the thread's; ring */
 	uint32_t n_last;
 	struct infer_record_file *known; /* likewise; [INFER_RECORD_FILES], of which it has n_known */
@@ -140,19 +121,10 @@ struct reads *strides_reads(const struct strides *s)
 	return s ? s->reads : NULL;
 }
 
-/* NULL: nothing was tried with it. */
-static struct taken *taken_of(struct strides *s, uint32_t file)
-{
-	for (uint32_t i = 0; i < ARRAY_LEN(s->taken); i++)
-		if (s->taken[i].tried.n && s->taken[i].file == file)
-			return &s->taken[i];
-	return NULL;
-}
-
 /* As a READ of the record would be, so that it has the number that it always had. */
 static void note_record(struct strides *s, struct infer_record_read *read)
 {
-	struct taken *t = taken_of(s, read->file);
+	struct taken *t = taken_of(&s->taken, read->file);
 
 	read->offset = ALIGN_DOWN(read->offset, (uint64_t)PAGE);
 	if (!t)
@@ -235,48 +207,29 @@ static bool is_known(const struct infer_record_file *f)
 	       f->origin <= f->high;
 }
 
-static bool is_same(const struct taken_order *t, const struct infer_record_file *f)
-{
-	return t->n == f->n && strcmp(t->spec, f->spec) == 0;
-}
-
-/* There is nothing to remember: nobody's, or of a file that is not looked at any more and was never cut. */
+/* There is nothing to remember: of a file that is not looked at any more and was never cut. */
 static bool is_free(const struct strides *s, const struct taken *t)
 {
 	for (size_t i = 0; i < s->n_known; i++)
 		if (s->known[i].file == t->file)
-			return !t->tried.n;
-	return !t->tried.n || !dataset_is_in_records(s->o->dataset, (struct entry_id){ t->file });
+			return false;
+	return !dataset_is_in_records(s->o->dataset, (struct entry_id){ t->file });
 }
 
-/* Whether it is to be tried now. The entry of the file, or one that is free. */
-static struct taken *entry_to_try(struct strides *s, const struct infer_record_file *f, uint64_t now_ns)
+/* Its entry, or NULL: it is not to be tried now. */
+static struct taken *entry_to_try(struct strides *s, const struct infer_record_file *f)
 {
-	struct taken *t = taken_of(s, f->file);
+	struct taken *t = taken_of(&s->taken, f->file);
 	bool is_followed = t && records_are_followed(s->o, t->id, NULL);
+	uint64_t now_ns = clock_now(s->o->clock);
+	bool free_ones[INFER_RECORD_FILES];
 
-	for (uint32_t i = 0; !t && i < ARRAY_LEN(s->taken); i++)
-		if (is_free(s, &s->taken[i]))
-			t = &s->taken[i];
-	if (!t || t->file != f->file || !t->tried.n)
-		return t;
-	if (!is_followed && t->id != DRIVE_NO_JOB) {
-		mutex_lock(&s->mu);
-		t->id = DRIVE_NO_JOB;
-		mutex_unlock(&s->mu);
-		t->come = 0;
-	}
-	if (is_same(&t->followed, f) && (is_followed || t->come < COME_AGAIN))
-		return NULL;
-	if (!is_same(&t->tried, f))
-		return t;
-	return t->is_refused || now_ns < t->retry_ns ? NULL : t;
-}
-
-/* What it was refused for may be over soon. */
-static bool is_passing(int rc)
-{
-	return rc == -EBUSY || rc == -ENOSPC || rc == -ECANCELED;
+	for (uint32_t i = 0; i < INFER_RECORD_FILES; i++)
+		free_ones[i] = is_free(s, &s->taken.one[i]);
+	mutex_lock(&s->mu);
+	t = taken_to_try(&s->taken, f, is_followed, free_ones, now_ns);
+	mutex_unlock(&s->mu);
+	return t;
 }
 
 static const char *say_why_not(int rc)
@@ -299,20 +252,10 @@ static const char *say_why_not(int rc)
 static void note_tried(struct strides *s, struct taken *t, const struct infer_record_file *f, uint32_t id,
 		       int rc, const char *why_not)
 {
+	const struct taken_outcome outcome = { id, rc, why_not, clock_now(s->o->clock) };
+
 	mutex_lock(&s->mu);
-	if (t->file != f->file) /* it was another's */
-		*t = (struct taken){ .file = f->file };
-	t->id = id;
-	t->is_around = f->is_around;
-	t->tried.n = (uint32_t)f->n;
-	memcpy(t->tried.spec, f->spec, sizeof(t->tried.spec));
-	t->retry_ns = clock_now(s->o->clock) + RETRY_NS;
-	t->is_refused = rc < 0 && !is_passing(rc);
-	t->why_not = why_not;
-	if (rc == 0) {
-		t->followed = t->tried;
-		t->come = 0;
-	}
+	taken_note(t, f, &outcome);
 	mutex_unlock(&s->mu);
 }
 
@@ -344,7 +287,7 @@ static void try_to_follow(struct strides *s, struct taken *t, const struct infer
 	name_of(s, f->file, name);
 	if (rc == 0)
 		log_info("%s: its records are fetched ahead, in the order that was found", name);
-	else if (!is_passing(rc))
+	else if (!taken_is_passing(rc))
 		log_info("%s: its records are not fetched ahead: %s", name, err.msg);
 	note_tried(s, t, f, found.id, rc, say_why_not(rc));
 }
@@ -354,7 +297,7 @@ static void follow_found(struct strides *s)
 	s->n_known = infer_records_get(s->records, s->known);
 	for (size_t i = 0; i < s->n_known; i++) {
 		const struct infer_record_file *f = &s->known[i];
-		struct taken *t = is_known(f) ? entry_to_try(s, f, clock_now(s->o->clock)) : NULL;
+		struct taken *t = is_known(f) ? entry_to_try(s, f) : NULL;
 
 		if (t)
 			try_to_follow(s, t, f);
@@ -429,11 +372,11 @@ static struct strides_state state_of(struct strides *s, const struct infer_recor
 	uint32_t id = DRIVE_NO_JOB;
 
 	mutex_lock(&s->mu);
-	t = taken_of(s, f->file);
+	t = taken_of(&s->taken, f->file);
 	if (t) {
 		id = t->id;
 		memcpy(ret.spec, t->followed.spec, sizeof(ret.spec));
-		ret.why_not = is_same(&t->followed, f) ? "it was, until it was over or another came" : t->why_not;
+		ret.why_not = taken_is_same(&t->followed, f) ? "it was, until it was over or another came" : t->why_not;
 	}
 	mutex_unlock(&s->mu);
 	ret.is_followed = records_are_followed(s->o, id, &job);
