@@ -205,8 +205,8 @@ json_t *strides_say(const struct orders *o, const struct infer_record_file *f,
 		snprintf(shown, sizeof(shown), "a file that is not for everybody");
 	say_read(f, read);
 	say_order(f, state, order);
-	return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:s, s:f, s:I, s:b, s:s, s:s, s:b, s:o*}", "path", shown,
-			 "kind",
+	return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:s, s:f, s:I, s:b, s:s, s:s, s:b, s:o*}",
+			 "path", shown, "kind",
 			 is_records ? "records" : "places", "record_bytes",
 			 (json_int_t)(is_records ? f->view.stride : 0), "record_bytes_least",
 			 (json_int_t)(is_records ? f->view.stride_least : 0), "record_bytes_most",
@@ -214,7 +214,7 @@ json_t *strides_say(const struct orders *o, const struct infer_record_file *f,
 			 (json_int_t)(f->spec[0] ? origin_of(f) : 0), "count",
 			 (json_int_t)(f->spec[0] ? f->n : f->view.n), "is_order_known", is_order_known(f), "order",
 			 f->spec, "match_percent", f->match < 0 ? 0 : 100 * f->match, "searches",
-			 (json_int_t)f->searches, "is_searching", f->is_searching, "read", read, "order_words", order, "is_followed",
-			 state && state->is_followed, "tell",
+			 (json_int_t)f->searches, "is_searching", f->is_searching, "read", read,
+			 "order_words", order, "is_followed", state && state->is_followed, "tell",
 			 is_named ? tell_json(o, f) : NULL);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An order is tried once. One that was in force and is over is tried again when enough of its records were read, as it may
- * be another epoch; one that was refused for what may pass, a while later. Another order of the file is tried at once,
- * whatever became of the one before. An entry goes to another file when nobody reads its own, which was never cut.
+/* An order is tried once. One that was in force and is over is tried again when enough of its records were read, as
+ * it may be another epoch; one that was refused for what may pass, a while later. Another order of the file is tried
+ * at once, whatever became of the one before. An entry goes to another file when nobody reads its own, which was
+ * never cut.
  *
  *	nobody's -> tried -> followed -> over: come again TAKEN_COME_AGAIN times -> tried
  *	                  -> refused: after TAKEN_RETRY_NS, or never             -> tried */

@@ -39,8 +39,9 @@ struct taken_list {
 struct taken *taken_of(struct taken_list *list, uint32_t file);
 bool taken_is_same(const struct taken_order *order, const struct infer_record_file *f);
 
-/* Whether the order of `f` is to be put in force now: the entry of its file, or one that nobody needs. NULL: no, or there
- * is none. is_followed: the job of its entry is at work. is_free: [INFER_RECORD_FILES]: the entry may be another file's. */
+/* Whether the order of `f` is to be put in force now: the entry of its file, or one that nobody needs. NULL: no,
+ * or there is none. is_followed: the job of its entry is at work. is_free: [INFER_RECORD_FILES]: the entry may be
+ * another file's. */
 struct taken *taken_to_try(struct taken_list *list, const struct infer_record_file *f, bool is_followed,
 			   const bool *is_free, uint64_t now_ns);
 

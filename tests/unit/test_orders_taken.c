@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which order that was found in a file is put in force when: once, again when it was over, and never what was refused for
- * good. */
+/* Which order that was found in a file is put in force when: once, again when it was over, and never what was
+ * refused for good. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -22,14 +22,15 @@ static struct infer_record_file found(uint32_t file, const char *spec)
 	return f;
 }
 
-static struct taken *tries(struct taken_list *list, const struct infer_record_file *f, bool is_followed, uint64_t now_ns)
+static struct taken *tries(struct taken_list *list, const struct infer_record_file *f, bool is_followed,
+			   uint64_t now_ns)
 {
 	return taken_to_try(list, f, is_followed, none_is_free, now_ns);
 }
 
 /* Tries it, which must be due, and notes that it went so. */
-static struct taken *note_at(struct taken_list *list, const struct infer_record_file *f, bool is_followed, uint32_t id, int rc,
-			     uint64_t now_ns)
+static struct taken *note_at(struct taken_list *list, const struct infer_record_file *f, bool is_followed,
+			     uint32_t id, int rc, uint64_t now_ns)
 {
 	const struct taken_outcome outcome = { id, rc, rc ? "why" : NULL, now_ns };
 	struct taken *t = tries(list, f, is_followed, now_ns);
@@ -40,7 +41,8 @@ static struct taken *note_at(struct taken_list *list, const struct infer_record_
 	return t;
 }
 
-static struct taken *note(struct taken_list *list, const struct infer_record_file *f, bool is_followed, uint32_t id, int rc)
+static struct taken *note(struct taken_list *list, const struct infer_record_file *f, bool is_followed,
+			  uint32_t id, int rc)
 {
 	return note_at(list, f, is_followed, id, rc, NOW);
 }
