@@ -2,7 +2,7 @@
 /* The thread that looks for records in files that are cut into units. It takes notes of READs from the cache's ring and
  * gives them to module infer, which judges on this thread (up to half a second) and searches on others. What that may
  * cost infer weighs; a low priority would make unmounting and readers of status wait for a busy CPU. While it judges,
- * READs that find the ring full are not heard of. Where nothing is read it sleeps.
+ * READs that find the ring full are not heard of. Where nothing is read it sleeps, until a search has found something.
  *
  *	READ -> ring (cache/reads.h) -> cl-strides, twenty times a second -> infer/records.h -> status
  *	                                                                     found -> records_found.c
@@ -28,6 +28,8 @@
 #define LAST 1024u  /* READs that are known */
 #define BEGUN 256u  /* records of these that the plan is shown */
 #define PAGE 4096u
+
+static_assert(TAKEN_NO_JOB == DRIVE_NO_JOB, "no job is no job");
 
 struct last_read {
 	uint32_t file;
@@ -326,6 +328,8 @@ static void *strides_main(void *arg)
 		if (idle >= IDLE_ROUNDS) {
 			reads_wait(s->reads);
 			idle = 0;
+			if (!rest(s, 0))
+				break;
 		}
 		idle = drain(s) ? 0 : idle + 1;
 		infer_records_step(s->records, clock_now(s->o->clock));

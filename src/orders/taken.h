@@ -12,7 +12,7 @@
 
 #define TAKEN_COME_AGAIN 64u /* records of an order that was over, before it is put in force once more */
 #define TAKEN_RETRY_NS (2 * NS_PER_S)
-#define TAKEN_NO_JOB UINT32_MAX /* DRIVE_NO_JOB */
+#define TAKEN_NO_JOB UINT32_MAX
 
 struct taken_order {
 	uint32_t n; /* records */

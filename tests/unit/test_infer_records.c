@@ -263,6 +263,8 @@ static void check_found(const struct job *j, bool is_mapped)
 	CHECK(MAX(f->origin, j->origin) - MIN(f->origin, j->origin) < PAGE);
 	CHECK_STR(f->spec, j->spec);
 	CHECK(f->found_after <= 1300);
+	for (uint32_t i = 0; !atomic_load(&b.n_news) && i < WAIT_S * 1000; i++) /* a moment after it is seen */
+		nanosleep(&(struct timespec){ .tv_nsec = NS_PER_MS }, NULL);
 	CHECK(atomic_load(&b.n_news) > 0);
 	read_epoch(&b, j, e, at, at + 400 / step * step);
 	f = look(&b);

@@ -10,8 +10,10 @@
 #include "check.h"
 #include "clairfs/cache/reads.h"
 #include "clairfs/dataset/records.h"
+#include "clairfs/dataset/units.h"
 #include "clairfs/infer/records.h"
 #include "dataset_kit.h"
+#include "src/infer/records_priv.h"
 #include "src/orders/orders_priv.h"
 
 #define MIB ((uint64_t)1 << 20)
@@ -111,7 +113,14 @@ static void words_say_no_more_than_is_known(void)
 	f.is_sought = true;
 	json_decref(check_said(&b, &f, in, "their order is looked for", ""));
 	f.searches = 3;
-	json_decref(check_said(&b, &f, in, "in no likely order, by 3 searches", ""));
+	json = check_said(&b, &f, in, "in no likely order, by 3 searches", "");
+	CHECK(json_is_false(json_object_get(json, "is_searching")));
+	json_decref(json);
+	f.is_searching = true;
+	json = strides_say(b.o, &f, NULL);
+	CHECK(json_is_true(json_object_get(json, "is_searching")));
+	json_decref(json);
+	f.is_searching = false;
 	snprintf(f.spec, sizeof(f.spec), "torch-loader:seed=42");
 	f.n = 1990;
 	f.found_after = 96;
@@ -409,30 +418,41 @@ static json_t *wait_for(struct bed *b, const char *key, const char *part)
 	return NULL;
 }
 
-/* From the ring to the words. */
-static void thread_hears_of_reads(void)
+/* What two readers read first in an order. */
+static void read_shuffled(struct bed *b)
 {
 	struct order_params params = { .n = RECORDS };
 	struct order_epoch *epoch = NULL;
 	struct order_spec *spec = NULL;
 	struct order *order = NULL;
 	struct err err = { 0 };
-	struct bed b;
-	json_t *json;
 
 	CHECK_INT(order_spec_parse("torch-loader:seed=42", &spec, &err), 0);
 	CHECK_INT(order_new(spec, &params, &order, &err), 0);
 	CHECK_INT(order_epoch_new(order, 0, &epoch, &err), 0);
-	bed_new(&b, "thread", "train.bin", RECORDS * STRIDE, INFER_QUICK);
-	CHECK_INT(strides_start(b.o->strides, &err), 0);
 	for (uint32_t i = 0; i < 512; i++) {
 		uint64_t at = epoch->sample[i] * (uint64_t)STRIDE;
-		struct read_note note = { .entry = { b.file }, .offset = at / 4096 * 4096, .reader = 1 + i % 2 };
+		struct read_note note = { .entry = { b->file }, .offset = at / 4096 * 4096, .reader = 1 + i % 2 };
 
 		note.length = (uint32_t)(at + STRIDE - note.offset + 4095) / 4096 * 4096;
 		note.at_ns = clock_now(clock_monotonic());
-		reads_note(orders_reads(b.o), &note);
+		reads_note(orders_reads(b->o), &note);
 	}
+	order_epoch_free(epoch);
+	order_free(order);
+	order_spec_free(spec);
+}
+
+/* From the ring to the words. */
+static void thread_hears_of_reads(void)
+{
+	struct err err = { 0 };
+	struct bed b;
+	json_t *json;
+
+	bed_new(&b, "thread", "train.bin", RECORDS * STRIDE, INFER_QUICK);
+	CHECK_INT(strides_start(b.o->strides, &err), 0);
+	read_shuffled(&b);
 	json = wait_for(&b, "order", "torch-loader:seed=42");
 	CHECK(json);
 	CHECK_STR(text_of(json, "path"), "train.bin");
@@ -442,9 +462,52 @@ static void thread_hears_of_reads(void)
 	CHECK(json_is_true(json_object_get(json, "is_order_known")));
 	json_decref(json);
 	bed_free(&b);
-	order_epoch_free(epoch);
-	order_free(order);
-	order_spec_free(spec);
+}
+
+/* A search that takes longer than the thread looks on after a READ; and what is put in force then. */
+static _Atomic uint32_t search_ms, n_followed;
+
+int __real_follow_new(const char *spec, uint64_t n, uint64_t shift, uint64_t memory, struct follow **ret);
+int __wrap_follow_new(const char *spec, uint64_t n, uint64_t shift, uint64_t memory, struct follow **ret);
+int __wrap_records_follow(struct orders *o, const char *spec, struct records_found *found, struct err *err);
+
+int __wrap_follow_new(const char *spec, uint64_t n, uint64_t shift, uint64_t memory, struct follow **ret)
+{
+	uint32_t ms = atomic_load(&search_ms);
+	const struct timespec nap = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * NS_PER_MS };
+
+	nanosleep(&nap, NULL);
+	return __real_follow_new(spec, n, shift, memory, ret);
+}
+
+int __wrap_records_follow(struct orders *o, const char *spec, struct records_found *found, struct err *err)
+{
+	(void)o;
+	(void)err;
+	CHECK_STR(spec, "torch-loader:seed=42");
+	CHECK_U64(found->n, RECORDS);
+	atomic_fetch_add(&n_followed, 1);
+	return 0;
+}
+
+/* The job computes, and reads nothing, when its order is found. */
+static void order_is_followed_while_nothing_is_read(void)
+{
+	const struct timespec nap = { .tv_nsec = NS_PER_MS };
+	struct err err = { 0 };
+	struct bed b;
+
+	bed_new(&b, "computes", "train.bin", RECORDS * STRIDE, INFER_QUICK);
+	dataset_reserve_units(b.ds, 4096, RECORDS);
+	CHECK_U64(dataset_n_reserved(b.ds), RECORDS);
+	atomic_store(&search_ms, 2500);
+	CHECK_INT(strides_start(b.o->strides, &err), 0);
+	read_shuffled(&b);
+	for (uint32_t i = 0; !atomic_load(&n_followed) && i < WAIT_S * 1000; i++)
+		nanosleep(&nap, NULL); /* of a poll, with an end */
+	CHECK_U64(atomic_load(&n_followed), 1);
+	atomic_store(&search_ms, 0);
+	bed_free(&b);
 }
 
 static const struct check_test tests[] = {
@@ -458,6 +521,7 @@ static const struct check_test tests[] = {
 	{ "nothing_is_there_where_no_file_is_cut", nothing_is_there_where_no_file_is_cut },
 	{ "reads_that_are_not_heard_of_are_counted", reads_that_are_not_heard_of_are_counted },
 	{ "thread_hears_of_reads", thread_hears_of_reads },
+	{ "order_is_followed_while_nothing_is_read", order_is_followed_while_nothing_is_read },
 };
 
 CHECK_MAIN(tests)

@@ -51,12 +51,15 @@ static void order_is_put_in_force_once(void)
 {
 	const struct infer_record_file f = found(3, FIRST);
 	struct taken_list list = { 0 };
-	const struct taken *t;
+	struct taken *t;
 
 	CHECK(!taken_of(&list, f.file));
 	t = note(&list, &f, false, JOB, 0);
 	CHECK(taken_is_same(&t->followed, &f) && !t->why_not);
+	t->come = 500; /* while it is in force */
 	CHECK(!tries(&list, &f, true, NOW + 100 * NS_PER_S));
+	CHECK_U64(t->id, JOB);
+	CHECK_U64(t->come, 500);
 }
 
 static void order_that_is_over_comes_again_when_it_is_read(void)
@@ -119,25 +122,42 @@ static void job_at_work_stays_known_when_another_order_is_refused(void)
 	CHECK(taken_is_same(&t->followed, &f) && taken_is_same(&t->tried, &other));
 	CHECK(!tries(&list, &other, true, NOW + 1000 * NS_PER_S));
 	CHECK(!tries(&list, &f, true, NOW + 1000 * NS_PER_S));
+	CHECK_U64(t->id, JOB);
+}
+
+/* What was refused for good says nothing of the next order. */
+static void refusal_is_of_one_order(void)
+{
+	const struct infer_record_file f = found(3, FIRST);
+	struct infer_record_file other = found(3, SECOND);
+	struct taken_list list = { 0 };
+	struct taken *t = note(&list, &f, false, TAKEN_NO_JOB, -E2BIG);
+
+	other.is_around = true;
+	note(&list, &other, false, TAKEN_NO_JOB, -EBUSY);
+	CHECK(!t->is_refused && t->is_around);
+	CHECK(tries(&list, &other, false, NOW + TAKEN_RETRY_NS) == t);
+	(void)note_at(&list, &other, false, JOB, 0, NOW + TAKEN_RETRY_NS);
+	CHECK(!t->why_not && taken_is_same(&t->followed, &other));
 }
 
 static void entries_are_given_to_other_files(void)
 {
+	const struct taken_outcome outcome = { TAKEN_NO_JOB, -E2BIG, "why", NOW };
 	bool is_free[INFER_RECORD_FILES] = { false };
 	struct infer_record_file f = found(0, FIRST);
 	struct taken_list list = { 0 };
-	const struct taken_outcome outcome = { JOB, 0, NULL, NOW };
 	struct taken *t;
 
 	for (f.file = 0; f.file < INFER_RECORD_FILES; f.file++)
-		note(&list, &f, false, JOB + f.file, f.file == 2 ? -E2BIG : 0);
+		note(&list, &f, false, JOB + f.file, 0)->come = 9;
 	CHECK(!tries(&list, &f, false, NOW)); /* all are needed */
 	is_free[2] = true;
 	t = taken_to_try(&list, &f, false, is_free, NOW);
 	CHECK(t == &list.one[2]);
 	taken_note(t, &f, &outcome);
 	CHECK(!taken_of(&list, 2) && taken_of(&list, f.file) == t);
-	CHECK(taken_is_same(&t->followed, &f) && !t->is_refused && !t->come);
+	CHECK(!t->followed.n && !t->come && taken_is_same(&t->tried, &f));
 }
 
 static const struct check_test tests[] = {
@@ -147,6 +167,7 @@ static const struct check_test tests[] = {
 	{ "what_is_refused_for_good_is_not_tried_again", what_is_refused_for_good_is_not_tried_again },
 	{ "job_at_work_stays_known_when_another_order_is_refused",
 	  job_at_work_stays_known_when_another_order_is_refused },
+	{ "refusal_is_of_one_order", refusal_is_of_one_order },
 	{ "entries_are_given_to_other_files", entries_are_given_to_other_files },
 };
 

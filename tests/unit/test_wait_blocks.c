@@ -125,11 +125,12 @@ static bool is_dealt_with(struct rig *rig, uint32_t sample, uint64_t opened, boo
 static void wait_dealt_with(struct rig *rig, uint32_t sample, uint64_t opened, bool is_due)
 {
 	uint64_t until = rig_deadline();
+	bool is_met, is_late = false;
 	struct drive_status st;
 
-	while (!is_dealt_with(rig, sample, opened, is_due) && rig_pause(until))
-		;
-	if (is_dealt_with(rig, sample, opened, is_due))
+	while (!(is_met = is_dealt_with(rig, sample, opened, is_due)) && !is_late) /* as RIG_UNTIL */
+		is_late = !rig_pause(until);
+	if (is_met)
 		return;
 	drive_get_status(rig->drive, &st);
 	printf("# opened %" PRIu64 " of %" PRIu64 ", due %d, pushed %d, prefetches %d, plan %d, asked %" PRIu64
