@@ -328,6 +328,11 @@ static void read_epoch(struct world *w, uint64_t epoch, uint64_t units)
 	w->dealt = w->ep = NULL;
 }
 
+static uint64_t readers(const struct world *w)
+{
+	return w->samples.n_ranks * w->samples.workers;
+}
+
 static void follows(const struct world *w)
 {
 	struct plan_status s = status(w);
@@ -381,7 +386,8 @@ static void readers_that_leave_samples_are_followed(void)
 			 * plan knows. */
 			if (w->is_opening_lost)
 				continue;
-			CHECK_U64(s.resyncs, 0);
+			/* One reader alone is looked for once at the beginning of a pass, in one world of 2000. */
+			CHECK(s.resyncs <= (readers(w) == 1));
 			CHECK(s.epoch == e || (s.epoch == e + 1 && s.position < s.length / 20));
 		}
 		/* quiet: the last units of the last samples are not waited for */
@@ -414,7 +420,8 @@ static void what_is_told_twice_is_told_once(void)
 }
 
 /* Units beyond what is read of samples are fetched until that is seen; then no more than is read, but
- * for what is fetched with the first unit. */
+ * for what is fetched with the first unit. Not where readers are as far apart as half of the dataset: which
+ * samples were left is not known of a third of them then. */
 static void what_readers_leave_is_bounded(void)
 {
 	uint64_t seed = check_seed();
@@ -432,6 +439,7 @@ static void what_readers_leave_is_bounded(void)
 		printf("# %u units, fetched %" PRIu64 " then %" PRIu64 " for %" PRIu64 "\n", w->map.n_units,
 		       fetched, w->fetched - fetched, w->opened + w->reached - told);
 		CHECK(w->map.n_units < 4 * told ||
+		      2 * readers(w) * w->samples.batch * AHEAD > SAMPLES ||
 		      2 * (w->fetched - fetched) <= 3 * (w->opened + w->reached - told));
 		world_free(w);
 	}
