@@ -22,6 +22,9 @@ null, and one in which no number can be told, so refusing is right), a page cach
 keeps its pages (page_cache_warm), a mount that is told nothing (no_configuration), one epoch and nothing behind it (last_pass), a
 read in ten thousand that the mount does not hear of (lost_open), files that are opened twice in a row (two_reads).
 
+Samples that are records of 100 KB in larger files, which the job has open and jumps in: where each takes the source's latency (records),
+where they share its link and memory has room for a third of them (records_narrow), and where none is served (records_no_hits).
+
 Each line of stderr has the stopwatch, the three numbers, and whether the first lies between the outer two; a round in which the
 mount says that it does not know is neither right nor wrong, and counted (refused: none, where the job gives no reason).
 
@@ -76,6 +79,9 @@ class Scenario:
     def dataset(self, bench):
         return bench.dataset(self.files)
 
+    def prepare(self, bench, source):
+        """What comes before a mount of the source."""
+
     def argv(self, bench, root, listed, past):
         """The job. past: where the reads are that a mount does not hear of."""
         argv = [bench.args.torch_python, JOB, root, "--list-from", listed, "--epochs", self.epochs, "--batch", self.batch,
@@ -99,6 +105,37 @@ class Scenario:
             emit_switchback(bench, self, rounds)
 
 
+RECORD_BYTES, RECORDS_EACH = 100_000, 512
+
+
+class Records(Scenario):
+    """Samples are records of larger files, and the job jumps between them. What they hold says nothing here."""
+
+    @property
+    def spec(self):
+        return f"{super().spec}:world=1:records=1"
+
+    def dataset(self, bench):
+        path = f"{bench.temp}/records{self.files}"
+        if os.path.isdir(path):
+            return path
+        os.makedirs(f"{path}/class")
+        with open(f"{path}.list", "w", encoding="ascii") as places:
+            for first in range(0, self.files, RECORDS_EACH):
+                name, n = f"class/{first:08d}.jpg", min(RECORDS_EACH, self.files - first)
+                with open(f"{path}/{name}", "wb") as file:
+                    file.write(os.urandom(n * RECORD_BYTES))
+                places.writelines(f"{name} {i * RECORD_BYTES} {RECORD_BYTES}\n" for i in range(n))
+        return path
+
+    def prepare(self, bench, source):
+        benchlib.run(f"{bench.build}/src/cli/clairfs", "index", source, "--snapshot-dir", f"{bench.temp}/snapshots", "--import",
+                     f"{self.dataset(bench)}.list")
+
+    def argv(self, bench, root, listed, past):
+        return [*super().argv(bench, root, listed, past), "--record-bytes", RECORD_BYTES]
+
+
 SCENARIOS = [
     Scenario("slow_source", 20, 30, 1),
     Scenario("narrow_link", 2, 30, 1, mbps=40),
@@ -116,12 +153,16 @@ SCENARIOS = [
     Scenario("last_pass", 20, 30, 1, epochs=1, lost=1000),
     Scenario("lost_open", 5, 10, 1, files=10240, lost=10000),
     Scenario("two_reads", 10, 30, 1, job=["--twice"]),
+    Records("records", 20, 30, 1),
+    Records("records_narrow", 2, 30, 1, mbps=40, ram="64M"),
+    # What fits would be asked for again at once, for the next pass, while its reader is at it.
+    Records("records_no_hits", 20, 30, 1, share="1/1", files=960, ram="24M", is_aa=True),
 ]
 VERDICT_SECONDS = 8  # after the job: five without a read, and what it takes to be told
 
 
 # One that emits each kind of line: goals of what was removed, the measurement by stepping aside, the nulls.
-SMOKE = ("switchback", "no_hits", "page_cache_warm", "last_pass", "two_reads")
+SMOKE = ("switchback", "no_hits", "page_cache_warm", "last_pass", "two_reads", "records")
 SMOKE_JUDGED = ("switchback", "watched")  # those whose verdict a smoke run waits for; the second is of benchgpu.py
 
 
@@ -195,6 +236,8 @@ def one_round(bench, data, scenario, is_direct_first):
                                             "debug": {"ghost_bytes": scenario.ghost}, "switchback": scenario.switchback}
     with benchlib.slowfs(bench.build, data, slow, scenario.latency, scenario.mbps, scenario.is_warm), \
             busy(scenario.spinners * (os.cpu_count() or 1)):
+        scenario.prepare(bench, slow)
+
         def direct():
             if scenario.is_warm:
                 read_all(slow)

@@ -8,6 +8,8 @@ torchvision's ImageFolder numbers them. A sample is read with open().read(); by 
 show reading. Stall is the time spent in next(iterator), as PyTorch's profiler would show it.
 """
 import argparse
+import bisect
+import itertools
 import json
 import os
 import sys
@@ -59,6 +61,28 @@ class Files(Dataset):
         return size
 
 
+class Records(Files):
+    """Samples of one length, one behind the other in the files. Each process has the files open."""
+
+    def __init__(self, paths, args):
+        super().__init__(paths, args)
+        self.length = args.record_bytes
+        self.begins = list(itertools.accumulate((os.path.getsize(path) // self.length for path in paths), initial=0))
+        self.files = {}
+
+    def __len__(self):
+        return self.begins[-1]
+
+    def __getitem__(self, index):
+        at = bisect.bisect(self.begins, index) - 1
+        if at not in self.files:
+            self.files[at] = open(self.paths[at], "rb", 0)
+        size = len(os.pread(self.files[at].fileno(), self.length, (index - self.begins[at]) * self.length))
+        if self.decode_ms:
+            self.decode()
+        return size
+
+
 def train(args):
     # The same names are read below every root: list once, where it is cheap.
     listed = image_folder(args.list_from or args.root)
@@ -66,7 +90,7 @@ def train(args):
     paths = [os.path.join(args.root, os.path.relpath(p, base)) for p in listed]
     if not paths:
         sys.exit(f"{base}: no class directories with images")
-    dataset = Files(paths, args)
+    dataset = Records(paths, args) if args.record_bytes else Files(paths, args)
     sampler = None
     if args.manual_seed is None:
         sampler = DistributedSampler(dataset, num_replicas=1, rank=0, seed=args.seed)
@@ -90,8 +114,8 @@ def train(args):
             if args.progress and (step + 1) * 50 // batches != step * 50 // batches:
                 print(json.dumps({"progress": epoch * batches + step + 1, "total": args.epochs * batches}), flush=True)
         seconds = time.monotonic() - start
-        print(json.dumps({"epoch": epoch, "samples": len(paths), "bytes": total, "seconds": round(seconds, 3),
-                          "samples_per_s": round(len(paths) / seconds, 1), "stall_seconds": round(stall, 3),
+        print(json.dumps({"epoch": epoch, "samples": len(dataset), "bytes": total, "seconds": round(seconds, 3),
+                          "samples_per_s": round(len(dataset) / seconds, 1), "stall_seconds": round(stall, 3),
                           "torch": torch.__version__}), flush=True)
         if args.step:
             sys.stdin.readline()
@@ -112,6 +136,7 @@ def main():
     parser.add_argument("--elsewhere", metavar="ROOT", help="one file of so many is read below another root, so that a mount does not "
                         "hear of it")
     parser.add_argument("--elsewhere-every", type=int, default=10000)
+    parser.add_argument("--record-bytes", type=int, help="samples are so long each, one behind the other in the files")
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--manual-seed", type=int)
     parser.add_argument("--progress", action="store_true")

@@ -111,7 +111,7 @@ static struct wait *make_accounting(struct metrics *m)
 		fprintf(stderr, "bench_stall: %s\n", err.msg);
 		exit(1);
 	}
-	wait_set_order(a, &info, 0);
+	wait_set_order(a, &info, 0, true);
 	return a;
 }
 

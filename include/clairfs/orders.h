@@ -61,8 +61,9 @@ struct reads *orders_reads(const struct orders *o);
 
 /* Who accounts for the first job. Functions of any thread, that must not block for long. */
 struct orders_watch {
-	/* This order is in force (NULL: none) since that generation of the drive. */
-	void (*first)(void *ctx, const struct order_info *info, uint32_t generation);
+	/* This order is in force (NULL: none) since that generation of the drive. of_records: it numbers
+	 * records, each of which is a unit, and info is of these. */
+	void (*first)(void *ctx, const struct order_info *info, bool of_records, uint32_t generation);
 	/* Orders up to that generation that `first` was not told of are other jobs'. */
 	void (*others)(void *ctx, uint32_t generation);
 	/* The thread whose READ was told last, 0: none yet. */

@@ -118,9 +118,10 @@ struct plan_action {
 	bool is_left;      /* DROP: there is no job any more; the copy is the executive's own, to
 			    * serve whoever reads it */
 	uint64_t position; /* of the use it is for: epoch * 2^32 + position, or with several jobs
-			    * the time in nanoseconds; smaller is due sooner */
+			    * the time in nanoseconds; smaller is due sooner. COME: plan_use.place of
+			    * the use that it was */
 	uint64_t pass;     /* of the job that uses it then: plan_use.pass; UINT64_MAX: not known */
-	uint64_t epoch;
+	uint64_t epoch; /* COME: plan_use.places */
 	uint32_t job, version; /* whose epoch it is, the answer says the same; of others: for whom */
 };
 

@@ -28,7 +28,6 @@ struct wait_params {
 	double control_share, switchback_share, crowded_share;
 	uint64_t ghost_bytes;
 	bool is_ghost_auto; /* the source is asked whether its client keeps pages */
-	bool is_cut; /* many samples are several units each: nothing is said of GPU wait then */
 };
 /* -EINVAL with a line that names the option. */
 int wait_parse(const struct wait_options *options, struct wait_params *ret, struct err *err) MUST_USE;
@@ -47,8 +46,11 @@ void wait_free(struct wait *w); /* after drive_free, or without a drive */
 /* For cache_params and drive_params; they live as long as w. */
 const struct probe *wait_probe(const struct wait *w);
 const struct drive_probe *wait_drive_probe(const struct wait *w);
-/* An order is in force (NULL: none) since that generation of the drive. Any thread. */
-void wait_set_order(struct wait *w, const struct order_info *info, uint32_t generation);
+/* An order is in force (NULL: none) since that generation of the drive. is_measured: what it numbers is
+ * one unit each, mostly, and of a unit is known what reading it takes (else nothing is said of GPU wait).
+ * Any thread. */
+void wait_set_order(struct wait *w, const struct order_info *info, uint32_t generation,
+		    bool is_measured);
 /* Orders up to that generation that are not told by wait_set_order are other jobs': their reads
  * have no place. One of them may be told later, when its job's turn has come. Any thread. */
 void wait_other_jobs(struct wait *w, uint32_t generation);

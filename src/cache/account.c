@@ -192,6 +192,12 @@ static void use_up_stage(struct cache *c, const struct record *rec)
 	}
 }
 
+/* The kernel asked for some of a record that nobody came to: it read on from the one before. */
+static bool is_read_on(struct cache *c, const struct record *rec)
+{
+	return !rec->n_opens && !rec->now.is_traced && dataset_unit_is_record(c->p.dataset, rec->unit);
+}
+
 static void decide_locked(struct cache *c, struct account_shard *a, struct record *rec)
 	REQUIRES(a->mu)
 {
@@ -201,7 +207,7 @@ static void decide_locked(struct cache *c, struct account_shard *a, struct recor
 	if (!is_large_unit(c, rec->unit))
 		count_reads(c, rec->now.has_read ? rec->now.slowest : READ_STAGED, n);
 	count_staged_rest(c, rec);
-	if (n && !rec->is_kept_back)
+	if (n && !rec->is_kept_back && !is_read_on(c, rec))
 		record_tell_locked(c, a, rec);
 	use_up_stage(c, rec);
 	rec->is_counted = true;
@@ -433,6 +439,24 @@ bool account_is_reached_only(struct cache *c, struct unit_id unit)
 	return !unit_is_first(map, unit) || unit_is_in_records(map, unit_sample(map, unit));
 }
 
+/* What was asked for of a record some time before its reader came: the kernel read on from another one. Where
+ * its reader asks for anything it has come with that. */
+static void end_read_on_locked(struct cache *c, struct account_shard *a, struct record *rec, uint64_t now_ns)
+	REQUIRES(a->mu)
+{
+	if (rec->n_inflight || now_ns < rec->last_ns + HEARD_NS ||
+	    !dataset_unit_is_record(c->p.dataset, rec->unit))
+		return;
+	if (rec->n_opens && rec->next.has_read) { /* which was kept for the next one */
+		decide_locked(c, a, rec);
+		restart(rec);
+	}
+	if (!rec->n_opens && rec->now.has_read) {
+		decide_locked(c, a, rec);
+		restart(rec);
+	}
+}
+
 bool account_come(struct cache *c, struct unit_id unit, uint64_t now_ns)
 {
 	bool is_first = !account_is_reached_only(c, unit), is_unheard = false;
@@ -441,10 +465,12 @@ bool account_come(struct cache *c, struct unit_id unit, uint64_t now_ns)
 
 	mutex_lock(&a->mu);
 	rec = record_get_locked(c, a, unit);
-	if (rec && is_first)
+	if (rec && is_first) {
 		is_unheard = come_to_first_locked(c, a, rec, now_ns);
-	else if (rec && (!rec->n_opens || rec->now.is_traced))
+	} else if (rec && (!rec->n_opens || rec->now.is_traced)) {
+		end_read_on_locked(c, a, rec, now_ns);
 		record_open_locked(c, a, rec, true, now_ns);
+	}
 	/* What had been counted before it was seen may be over with that. */
 	rec = record_find_locked(a, unit);
 	if (rec) {
@@ -557,6 +583,8 @@ static bool account_begin_in(struct cache *c, const struct cache_read *r, struct
 
 	mutex_lock(&a->mu);
 	rec = record_get_locked(c, a, unit);
+	if (rec)
+		end_read_on_locked(c, a, rec, now);
 	/* The mark is that of the unit where it begins. */
 	if (rec && unit_eq(unit, r->unit) && r->traits.mark && is_of_another_open(rec)) {
 		decide_locked(c, a, rec);

@@ -48,7 +48,7 @@ void probed_fini(struct cache *c);
 /* Of a read that comes now; 0: none. */
 uint8_t probed_mark(struct cache *c, struct unit_id unit);
 /* A piece of it was read from the source; with the last one the mark is gone. */
-void probed_piece_done(struct cache *c, const struct tier_read *read);
+void probed_done(struct cache *c, const struct object *obj, const struct tier_read *read);
 /* A request of the source: sends it, now or when its turn has come; and its answer is here. */
 void probed_send(struct cache *c, struct fetch *f);
 void probed_answered(struct cache *c, struct fetch *f);

@@ -47,12 +47,14 @@ static struct read_facts *told_next_locked(struct account_shard *a) REQUIRES(a->
 	return &a->told[a->n_told++];
 }
 
-/* Of a read that is told. */
+/* Of a read that is told. A record is as long as it is, whoever had it and whatever pages were asked for. */
 static uint64_t bytes_of(struct cache *c, const struct record *rec, const struct reading *sum)
 {
 	uint64_t size = bytes_of_unit(c, rec->unit);
 	uint64_t bytes = sum->bytes + rec->unseen;
 
+	if (dataset_unit_is_record(c->p.dataset, rec->unit))
+		return cache_asked_of(c, rec->unit);
 	return is_large_unit(c, rec->unit) ? MIN(bytes ? bytes : cache_asked_of(c, rec->unit), size) : size;
 }
 
@@ -65,6 +67,11 @@ void record_tell_locked(struct cache *c, struct account_shard *a, const struct r
 
 	if (!facts)
 		return;
+	/* Nobody hears of it when a reader comes to a record again: what is asked for once more was dropped. */
+	if (is_again && dataset_unit_is_record(c->p.dataset, rec->unit)) {
+		a->n_told--;
+		return;
+	}
 	if (rec->has_before)
 		reading_add(&sum, &rec->before);
 	*facts = (struct read_facts){

@@ -183,7 +183,7 @@ static void fetch_look(struct fetch *f)
 	const struct object *obj = f->object;
 	struct entry_id entry = obj->state_of->entry;
 	bool is_part = obj->is_range || obj->is_record;
-	uint8_t mark = is_part ? 0 : probed_mark(c, unit_of_object(c, obj));
+	uint8_t mark = is_part ? obj->mark : probed_mark(c, unit_of_object(c, obj));
 
 	f->request.mark = mark;
 	f->walk.want.is_cold = mark != 0;
@@ -321,7 +321,7 @@ static void fetch_over(struct fetch *f, struct fetch_result result)
 	struct object *obj = f->object;
 
 	if (result.status == 0)
-		probed_piece_done(c, &f->walk.read);
+		probed_done(c, obj, &f->walk.read);
 	if (result.status == 0 && !obj->is_demand)
 		metrics_add(c->p.metrics, METRIC_PREFETCH_BYTES, result.bytes);
 	obj->traits = f->request.traits;
@@ -375,7 +375,7 @@ static void fetch_want(struct fetch *f)
 	assert(rc == 0); /* the path fitted before */
 	f->walk.read.done = fetch_done;
 	f->walk.read.ctx = f;
-	f->request.piece = obj->piece;
+	f->request.piece = obj->mark ? 0 : obj->piece; /* a record is all of one */
 	f->request.is_demand = obj->is_demand;
 }
 

@@ -55,12 +55,14 @@ void cache_set_aside(struct cache *c, struct unit_id unit, uint8_t mark)
 }
 
 /* Not when the read is accounted for: that is a second later, and the next pass may have begun. */
-void probed_piece_done(struct cache *c, const struct tier_read *read)
+void probed_done(struct cache *c, const struct object *obj, const struct tier_read *read)
 {
 	uint64_t start = (uint64_t)read->ask.key.piece * PIECE_BYTES;
 	struct unit_id unit = dataset_unit_at(c->p.dataset, read->ask.key.entry, start);
 
-	if (read->ask.is_cold && !unit_eq(unit, UNIT_NONE) &&
+	if (obj->mark)
+		set_mark(c, dataset_unit_of_read(c->p.dataset, read->ask.key.entry, obj->start, obj->length), 0);
+	else if (read->ask.is_cold && !unit_eq(unit, UNIT_NONE) &&
 	    read->ask.key.piece + 1 >= cache_unit_pieces(c, unit, read->ask.expect.size).end)
 		set_mark(c, unit, 0);
 }

@@ -165,8 +165,7 @@ static struct unit_id reached_by(struct cache *c, struct cache_read *r)
 		       : UNIT_NONE;
 }
 
-/* Whether it has the pages of that record and no others, but for those that it shares. */
-static bool is_record_alone(struct cache *c, const struct cache_read *r, struct unit_id unit)
+bool reached_is_alone(struct cache *c, const struct cache_read *r, struct unit_id unit)
 {
 	struct dataset_extent all, own;
 	uint64_t end = r->offset + r->length;
@@ -204,7 +203,7 @@ static struct unit_id mapped_by(struct cache *c, const struct cache_read *r)
 		if (own >= r->offset && tracer_is_awaited(c, unit))
 			return unit;
 	}
-	return is_record_alone(c, r, r->unit) ? r->unit : UNIT_NONE;
+	return reached_is_alone(c, r, r->unit) ? r->unit : UNIT_NONE;
 }
 
 void reached_note(struct cache *c, struct cache_read *r, bool is_silent)

@@ -94,6 +94,19 @@ static void read_held_out_locked(struct cache *c, struct shard *s, struct cache_
 	todo->start[todo->n_start++] = obj;
 }
 
+/* What is asked for of a record that is held back, as its reader would ask the source for it. */
+static void read_record_held_out_locked(struct cache *c, struct shard *s, struct cache_read *r,
+					uint64_t end, struct read_plan *todo) REQUIRES(s->mu)
+{
+	struct object *obj = range_new_locked(c, s, r->state, &todo->id, r->offset, end);
+
+	if (obj) {
+		range_once_locked(s, obj);
+		obj->mark = r->traits.mark;
+	}
+	read_part_locked(c, s, r, obj, todo);
+}
+
 /* What of a large file is missing from `at` on: a piece, or what the READ asks for and no more. */
 static struct object *read_missing_locked(struct cache *c, struct shard *s, struct cache_read *r,
 					  uint64_t at, uint64_t end, const struct read_plan *todo)
@@ -136,6 +149,10 @@ static void read_large_locked(struct cache *c, struct shard *s, struct cache_rea
 	if (list_is_empty(&r->in_entry)) {
 		list_push_tail(&r->state->reads, &r->in_entry);
 		r->state->n_listed++;
+	}
+	if (probed_mark(c, r->unit) && dataset_unit_is_record(c->p.dataset, r->unit)) {
+		read_record_held_out_locked(c, s, r, end, todo);
+		return;
 	}
 	if (probed_mark(c, r->unit) && todo->id.size <= PIECES_BYTES_MAX) {
 		read_held_out_locked(c, s, r, end, todo);
@@ -436,6 +453,17 @@ static void read_note_place(struct cache *c, const struct cache_read *r)
 						    .reader = r->reader });
 }
 
+/* A READ of some of a record that is held back, or of more than that, is no measure: the kernel had the rest,
+ * or read on. */
+static uint8_t mark_of(struct cache *c, const struct cache_read *r)
+{
+	uint8_t mark = probed_mark(c, r->unit);
+
+	if (mark && dataset_unit_is_record(c->p.dataset, r->unit) && !reached_is_alone(c, r, r->unit))
+		return 0;
+	return mark;
+}
+
 void cache_read(struct cache *c, struct cache_read *r)
 {
 	struct shard *s = shard_of(c, r->entry);
@@ -453,7 +481,7 @@ void cache_read(struct cache *c, struct cache_read *r)
 	r->is_read_on = false;
 	list_init(&r->in_entry);
 	r->unit = dataset_unit_of_read(c->p.dataset, r->entry, r->offset, r->length);
-	r->traits = (struct read_traits){ .mark = probed_mark(c, r->unit) };
+	r->traits = (struct read_traits){ .mark = mark_of(c, r) };
 	is_silent = !unit_eq(r->unit, UNIT_NONE) && note_staged(c, r);
 	if (dataset_unit_map(c->p.dataset)->first &&
 	    r->renewal == dataset_renewal(c->p.dataset, r->entry)) {

@@ -39,6 +39,7 @@ struct wire {
 	struct arena *arena;
 	struct mount_store store;
 	struct wait_params wait_params;
+	bool are_files_measured, are_records_measured; /* of what GPU wait is accounted for */
 	struct wait *wait;
 	struct drive_watch watch;
 	struct tape *tape; /* NULL: no debug=plan_tape */

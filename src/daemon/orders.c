@@ -37,11 +37,14 @@ static void tell_planned(void *ctx, enum plan_state state)
 	wait_finished(w->wait, state == PLAN_FINISHED);
 }
 
-static void first_order(void *ctx, const struct order_info *info, uint32_t generation)
+/* Records that were found are not measured yet: the page cache of the accounting has no place for them. */
+static void first_order(void *ctx, const struct order_info *info, bool of_records, uint32_t generation)
 {
 	const struct wire *w = ctx;
+	bool is_told = of_records && dataset_unit_map(w->dataset)->of_records;
+	bool is_measured = is_told ? w->are_records_measured : !of_records && w->are_files_measured;
 
-	wait_set_order(w->wait, info, generation);
+	wait_set_order(w->wait, info, generation, is_measured);
 }
 
 static void other_orders(void *ctx, uint32_t generation)

@@ -217,13 +217,26 @@ static int make_tiers(struct wire *w, struct err *err)
 	return mount_store_open(w->opts, w->dataset, w->metrics, &w->store, err);
 }
 
+/* Nearly all: a pass of which one read in a hundred is not seen is not judged. */
+static bool are_records_measured(const struct dataset *ds)
+{
+	uint32_t n = dataset_n_file_units(ds), n_large = 0;
+
+	if (!dataset_unit_map(ds)->of_records)
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		n_large += !dataset_unit_is_small(ds, (struct unit_id){ i });
+	return n_large <= n / 200;
+}
+
 static int make_wait(struct wire *w, struct err *err)
 {
 	uint32_t n_samples = dataset_n_samples(w->dataset), n_units = dataset_n_file_units(w->dataset);
 	int rc;
 
 	/* As order_is_cut, of all samples: what an order leaves out is not known yet. */
-	w->wait_params.is_cut = n_units - n_samples > n_samples / 64;
+	w->are_files_measured = n_units - n_samples <= n_samples / 64;
+	w->are_records_measured = are_records_measured(w->dataset);
 	rc = wait_new(&w->wait_params, n_units, w->metrics, &w->wait, err);
 
 	if (rc == 0)

@@ -261,6 +261,11 @@ bool dataset_unit_is_record(const struct dataset *ds, struct unit_id unit)
 	return (ds->by_record || ds->later) && unit_is_record(&ds->units, unit);
 }
 
+bool dataset_unit_is_small(const struct dataset *ds, struct unit_id unit)
+{
+	return dataset_unit_is_record(ds, unit) && dataset_unit_extent(ds, unit).length <= UNIT_SMALL_MOST;
+}
+
 /* --- where they are --- */
 
 struct dataset_extent units_records_extent(const struct dataset *ds, struct sample_id file,

@@ -144,12 +144,21 @@ static struct probe_use use_of(const struct drive *d, const struct step_use *use
 				   .is_ahead = use->is_ahead };
 }
 
+/* What a record took of the source is known of one READ. */
+static bool is_measured(const struct drive *d, struct unit_id unit)
+{
+	return !dataset_unit_is_record(d->dataset, unit) || dataset_unit_is_small(d->dataset, unit);
+}
+
 static bool hand_hold_back(void *ctx, const struct step_use *use)
 {
 	struct drive *d = ctx;
 	struct probe_use asked = use_of(d, use);
-	uint8_t mark = d->p.probe->hold_back(d->p.probe->ctx, &asked);
+	uint8_t mark;
 
+	if (!is_measured(d, use->unit))
+		return false;
+	mark = d->p.probe->hold_back(d->p.probe->ctx, &asked);
 	if (mark || !use->is_ahead)
 		cache_set_aside(d->cache, use->unit, mark);
 	return mark != 0;
@@ -169,17 +178,17 @@ static void hand_opened(void *ctx, struct unit_id unit, const struct step_place 
 	const struct unit_map *map = dataset_unit_map(d->dataset);
 	struct drive_open open = { .sample = unit_sample(map, unit),
 				   .job = place ? place->job : DRIVE_NO_JOB };
-	bool is_measured = place && place->is_measured;
+	bool has_place = place && place->is_measured && is_measured(d, unit);
 	bool is_record = place && place->length && unit_is_in_records(map, open.sample);
 	struct read_place at = { 0 };
 
 	if (!d->p.watch && !d->p.cache.probe)
 		return;
-	if (is_measured)
+	if (has_place)
 		at = (struct read_place){ .pass = place->pass,
 					  .position = place->position,
 					  .length = place->length };
-	open.reader = cache_place_open(d->cache, unit, open.job, is_measured ? &at : NULL);
+	open.reader = cache_place_open(d->cache, unit, open.job, has_place ? &at : NULL);
 	/* Of its other units nobody wants to know, nor of its records: of its opens. */
 	if (d->p.watch && unit_is_first(map, unit) && !is_record)
 		d->p.watch->opened(d->p.watch->ctx, &open);

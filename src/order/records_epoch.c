@@ -50,6 +50,11 @@ const struct order_info *order_records_info(const struct order *order)
 	return order->records.n > 0 ? &order->of_records : NULL;
 }
 
+bool order_is_in_records(const struct order *order, const struct unit_map *files)
+{
+	return order_n_records(order) > 0 && (files->of_records || order_units(order));
+}
+
 void order_set_units(struct order *order, struct unit_map *take_map)
 {
 	assert(!order->units && take_map->n_samples == order->of_records.n);

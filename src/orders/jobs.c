@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "clairfs/base/log.h"
+#include "clairfs/order/records.h"
 #include "orders_priv.h"
 
 #define WHY_GONE "its job has ended: its processes are gone"
@@ -38,15 +39,23 @@ void jobs_fini(struct jobs *jobs)
 	free((char *)jobs->away.name);
 }
 
+/* Of what the drive plans: records, where these are units. Its ranks stay. */
+static void set_info(const struct orders *o, const struct order *order, struct job *job)
+{
+	job->is_in_records = order_is_in_records(order, dataset_unit_map(o->dataset));
+	job->info = job->is_in_records ? *order_records_info(order) : *order_info(order);
+	job->info.ranks = job->ranks;
+	job->info.outside = NULL;
+}
+
 /* like: whose it is, and what is known of that. */
-static int job_make(const struct order_spec *spec, const struct job *like, const struct order *order,
-		    struct job *ret)
+static int job_make(const struct orders *o, const struct order_spec *spec, const struct job *like,
+		    const struct order *order, struct job *ret)
 {
 	const struct order_info *info = order_info(order);
 	const char *name = like->by.name;
 
 	*ret = *like;
-	ret->info = *info;
 	ret->state = JOB_TOLD;
 	ret->is_resident = false;
 	ret->gone_ns = 0;
@@ -58,8 +67,7 @@ static int job_make(const struct order_spec *spec, const struct job *like, const
 		return -ENOMEM;
 	}
 	memcpy(ret->ranks, info->ranks, info->n_ranks * sizeof(*ret->ranks));
-	ret->info.ranks = ret->ranks;
-	ret->info.outside = NULL;
+	set_info(o, order, ret);
 	return 0;
 }
 
@@ -73,6 +81,12 @@ bool jobs_is_told_list(const char *text)
 	return strncmp(text, told, n) == 0 && (text[n] == '\0' || text[n] == ':');
 }
 
+void jobs_cut(struct orders *o)
+{
+	if (o->jobs.n && o->order)
+		set_info(o, o->order, &o->jobs.job[0]);
+}
+
 void jobs_account(struct orders *o)
 {
 	const struct orders_watch *watch = &o->watch;
@@ -83,7 +97,7 @@ void jobs_account(struct orders *o)
 		return; /* its next epoch is what is waited for */
 	t->is_first_away = false;
 	if (watch->first && (id != t->accounted || id == DRIVE_NO_JOB))
-		watch->first(watch->ctx, t->n ? &t->job[0].info : NULL,
+		watch->first(watch->ctx, t->n ? &t->job[0].info : NULL, t->n && t->job[0].is_in_records,
 			     t->n ? id : o->carrier->generation(o->carrier_ctx));
 	t->accounted = id;
 	for (uint32_t i = 1; watch->others && i < t->n; i++)
@@ -230,7 +244,7 @@ int jobs_begin(struct orders *o, const struct order_spec *spec, const struct ord
 				  .is_own_words = true };
 	struct job job;
 
-	if (job_make(spec, &like, order, &job) < 0)
+	if (job_make(o, spec, &like, order, &job) < 0)
 		return err_set(err, -ENOMEM, "out of memory");
 	table_put(o, NOBODY, &job); /* its id is 0 */
 	return 0;
@@ -241,7 +255,7 @@ static int put_at(struct orders *o, uint32_t at, const struct order_spec *spec, 
 		  struct order *take_order, struct err *err)
 {
 	struct job job;
-	int rc = job_make(spec, like, take_order, &job);
+	int rc = job_make(o, spec, like, take_order, &job);
 
 	assert(at == NOBODY || at < o->jobs.n);
 	if (rc < 0) {

@@ -38,6 +38,7 @@ struct job {
 	struct process_id beside[TELLERS_BESIDE];
 	uint32_t n_beside;
 	struct order_info info; /* of the order, for the accounting; ranks are a copy */
+	bool is_in_records;     /* it is of records, which are units */
 	uint32_t *ranks;
 	/* Of one that was found: the processes that read by it, as far as they are known. */
 	struct process_id reader[JOB_READERS];
@@ -69,6 +70,8 @@ void jobs_fini(struct jobs *jobs);
 /* The order of the start, before there is a drive. */
 int jobs_begin(struct orders *o, const struct order_spec *spec, const struct order *order,
 	       struct err *err) MUST_USE;
+/* Records may have become units since. Set-up only. */
+void jobs_cut(struct orders *o);
 /* All below are the owner's; they wait for the planner. */
 /* Ends jobs that are over: once a second. */
 void jobs_look(struct orders *o);

@@ -103,6 +103,7 @@ struct reads *orders_reads(const struct orders *o)
 void orders_set_watch(struct orders *o, const struct orders_watch *watch)
 {
 	o->watch = *watch;
+	jobs_cut(o);
 	if (o->jobs.n)
 		jobs_account(o);
 }

@@ -211,6 +211,7 @@ struct plan_job *window_reader(const struct plan *plan, uint32_t unit);
 /* Whether it may be a read of the job, among several. */
 bool window_fits(const struct plan *plan, const struct plan_job *job, uint32_t unit);
 bool window_was_just_read(const struct plan_job *job, const struct slot *slot, uint32_t unit);
+struct plan_use window_use_at(const struct plan_job *job, const struct slot *slot, uint64_t pos);
 /* The job's last use is this one. */
 void window_remember(struct plan *plan, struct plan_job *job, const struct slot *slot, uint64_t pos);
 /* After a position was consumed: the pass, or all of them, may be over. */

@@ -51,6 +51,17 @@ bool tracers_skip(const struct plan *plan, const struct plan_job *job, uint32_t 
 	       key_pos(key) % tracers_every(plan, job);
 }
 
+static void tracers_tell(struct plan *plan, const struct plan_job *job, const struct slot *slot,
+			 uint64_t pos)
+{
+	struct plan_use use = window_use_at(job, slot, pos);
+	struct plan_action *a = plan_act(plan, job, PLAN_ACT_COME, slot->ep->sample[pos]);
+
+	a->pass = use.pass;
+	a->position = use.place;
+	a->epoch = use.places;
+}
+
 bool tracers_take(struct plan *plan, struct plan_job *job, struct slot *slot, uint64_t pos)
 {
 	uint32_t unit = slot->ep->sample[pos];
@@ -58,7 +69,7 @@ bool tracers_take(struct plan *plan, struct plan_job *job, struct slot *slot, ui
 	if (!(plan->item[unit].flags & UNTRACED) || actions_left(plan) <= ACTIONS_MAX / 8 ||
 	    *job_key(plan, job, unit) != key_make(job, slot, pos))
 		return false;
-	plan_act(plan, job, PLAN_ACT_COME, unit);
+	tracers_tell(plan, job, slot, pos);
 	plan->reached++;
 	job->reached++;
 	retain_opened(plan, job, plan->now_ns, unit);

@@ -448,19 +448,24 @@ static bool window_may_be_own(const struct plan_job *job, const struct use *use)
 	return !job->is_shared || window_lead(job, use) < 4 * job->span;
 }
 
-void window_remember(struct plan *plan, struct plan_job *job, const struct slot *slot, uint64_t pos)
+struct plan_use window_use_at(const struct plan_job *job, const struct slot *slot, uint64_t pos)
 {
 	const struct order_epoch *ep = slot->ep;
 	bool has_place = ep && ep->place && pos < ep->length;
 
+	return (struct plan_use){ .job = job->index,
+				  .pass = slot->pass,
+				  .position = pos,
+				  .length = slot->length,
+				  .place = has_place ? ep->place[pos] : pos,
+				  .places = has_place ? ep->places : slot->length };
+}
+
+void window_remember(struct plan *plan, struct plan_job *job, const struct slot *slot, uint64_t pos)
+{
 	job->read_ns = plan->now_ns;
 	plan->has_last_use = true;
-	plan->last_use = (struct plan_use){ .job = job->index,
-					    .pass = slot->pass,
-					    .position = pos,
-					    .length = slot->length,
-					    .place = has_place ? ep->place[pos] : pos,
-					    .places = has_place ? ep->places : slot->length };
+	plan->last_use = window_use_at(job, slot, pos);
 }
 
 void window_ended(struct plan *plan, struct plan_job *job)

@@ -45,7 +45,7 @@ struct order_ref *order_ref_new(struct order *order, const struct unit_map *file
 		return NULL;
 	ref->order = order;
 	ref->is_owned = is_owned;
-	ref->is_of_records = order_n_records(order) > 0 && (files->of_records || order_units(order));
+	ref->is_of_records = order_is_in_records(order, files);
 	ref->files = files;
 	if (ref->is_of_records)
 		ref->map = order_units(order) ? order_units(order) : files->of_records;

@@ -53,20 +53,36 @@ void step_fini(struct step *s)
 
 /* --- taking in --- */
 
-/* Whether reads of the unit are measured. Of a sample of several units its open is, and the units behind
- * the first are nobody's. Where many samples are such, what reading one would have taken without us is
- * not known: the source's own client reads ahead in larger files. */
+static bool is_inner(const struct order_info *info, struct unit_id unit)
+{
+	return info->inner && info->inner[unit.v / 64] >> unit.v % 64 & 1;
+}
+
+/* Of a sample of several units its open is, and the units behind the first are nobody's. Where many samples
+ * are such, what reading one would have taken without us is not known: the source's own client reads ahead
+ * in larger files. Nor is it of a file whose records are units. */
+static bool is_measured_file(const struct order_ref *order, struct unit_id unit)
+{
+	if (unit_is_in_records(order->files, unit_sample(order->files, unit)))
+		return false;
+	return !is_inner(&order->info, unit) && !order_is_cut(&order->info);
+}
+
+/* Of those that were found nothing is said yet: the accounting's page cache has no place for them. */
+static bool is_measured_record(const struct order_ref *order, struct unit_id unit)
+{
+	return unit_is_record(order->files, unit) && !unit_is_later(order->files, unit) &&
+	       !is_inner(&order->info, unit);
+}
+
+/* Whether reads of the unit are measured: of every job, as it may be any one's. Who comes to a record does
+ * what an open is of a file. */
 static bool is_measured(const struct step *s, struct unit_id unit)
 {
 	for (uint32_t i = 0; i < s->n_jobs; i++) {
-		const struct order_info *info = &s->job[i].order->info;
-		const struct unit_map *files = s->job[i].order->files;
+		const struct order_ref *order = s->job[i].order;
 
-		if (s->job[i].order->is_of_records) /* so are records in larger files */
-			return false;
-		if (unit_is_in_records(files, unit_sample(files, unit))) /* whoever numbers them */
-			return false;
-		if (info->inner && (order_is_cut(info) || info->inner[unit.v / 64] >> unit.v % 64 & 1))
+		if (order->is_of_records ? !is_measured_record(order, unit) : !is_measured_file(order, unit))
 			return false;
 	}
 	return true;
@@ -137,6 +153,23 @@ static void feed_opened(struct step *s, struct unit_id unit, uint64_t now_ns)
 		s->hands->opened(s->hands->ctx, unit, job ? &place : NULL);
 	if (has_use && s->hands->used)
 		use_opened(s, unit, &use, now_ns);
+}
+
+static void come(struct step *s, const struct plan_action *action)
+{
+	const struct step_job *job = step_job_at(s, action->job);
+	struct step_place place;
+
+	s->hands->come(s->hands->ctx, action->unit);
+	if (!job || !s->hands->opened)
+		return;
+	assert(action->position < action->epoch);
+	place = (struct step_place){ .job = job->id,
+				     .is_measured = is_measured(s, action->unit),
+				     .pass = action->pass,
+				     .position = action->position,
+				     .length = action->epoch };
+	s->hands->opened(s->hands->ctx, action->unit, &place);
 }
 
 /* What a job that numbers records takes the event for: to come to a record is what an open is of a
@@ -305,7 +338,7 @@ static int send_action(struct step *s, const struct plan_action *action)
 		break;
 	case PLAN_ACT_COME:
 		if (h->come)
-			h->come(h->ctx, action->unit);
+			come(s, action);
 		break;
 	case PLAN_ACT_PIN:
 		return h->pin(h->ctx, action);

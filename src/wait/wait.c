@@ -37,6 +37,7 @@ struct wait {
 	struct told told; /* mu, like all below */
 	bool is_stopping;
 	bool has_order; /* as told, whether or not it was taken yet */
+	bool is_cut;    /* and nothing is said of it */
 	uint64_t dropped;
 	struct stall_node node;
 	struct wait_pages pages;
@@ -166,10 +167,12 @@ void wait_steps(struct wait *a, const struct clairfs_step_record *steps, size_t 
 	mutex_unlock(&a->mu);
 }
 
-void wait_set_order(struct wait *a, const struct order_info *info, uint32_t generation)
+void wait_set_order(struct wait *a, const struct order_info *info, uint32_t generation,
+		    bool is_measured)
 {
 	mutex_lock(&a->mu);
-	told_set_order(&a->told, a->params.is_cut ? NULL : info, generation,
+	a->is_cut = info && info->n_ranks > 0 && !is_measured;
+	told_set_order(&a->told, is_measured ? info : NULL, generation,
 		       clock_now(clock_monotonic()));
 	sampling_set_readers(&a->sampling, told_readers(info));
 	a->has_order = info && info->n_ranks > 0;
@@ -244,7 +247,7 @@ void wait_look(struct wait *a, struct wait_view *ret)
 		memcpy(ret->rank, a->ranks, a->n_shown * sizeof(*ret->rank));
 	}
 	/* Told a moment ago, and not read yet. */
-	if (ret->node.why == STALL_NO_ORDER && a->has_order && a->params.is_cut)
+	if (ret->node.why == STALL_NO_ORDER && a->has_order && a->is_cut)
 		ret->node.why = STALL_CUT;
 	else if (ret->node.why == STALL_NO_ORDER && a->has_order)
 		ret->node.why = STALL_NOTHING_READ;

@@ -111,9 +111,13 @@ static const struct carrier fake_carrier = { .get_jobs = fake_get_jobs,
 					 .cut = fake_cut,
 					 .come = fake_come };
 
-static void watch_first(void *ctx, const struct order_info *info, uint32_t generation)
+static void watch_first(void *ctx, const struct order_info *info, bool of_records, uint32_t generation)
 {
-	((struct fake *)ctx)->first = info ? generation : DRIVE_NO_JOB;
+	struct fake *f = ctx;
+
+	f->first = info ? generation : DRIVE_NO_JOB;
+	f->first_batch = info ? info->batch : 0;
+	f->is_first_of_records = of_records;
 }
 
 /* --- the owner, and who tells it --- */

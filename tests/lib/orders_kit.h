@@ -28,6 +28,8 @@ struct fake {
 	const char *why; /* the last job was ended for */
 	uint32_t n_cut, n_come, last_come; /* files that were cut, units that were come to, the last of them */
 	uint32_t first;  /* id that the watch was told last */
+	uint64_t first_batch; /* of its order */
+	bool is_first_of_records;
 	uint64_t now_ns;
 };
 

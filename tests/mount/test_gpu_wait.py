@@ -16,22 +16,22 @@ import mountkit
 import tap
 from mountkit import Slowfs, clairfs, good, program, read_file, rng
 
-N, BATCH, WORKERS = 200, 8, 2
+N, RECORDS, BATCH, WORKERS = 200, 400, 8, 2
 JUDGED = {"ghost_bytes": 0, "cpu_pressure": 100}  # debug: no page cache, however busy the CPUs are
 OF_PASS = ("reads", "removed_lower_seconds", "removed_replay_seconds", "removed_upper_seconds")
 JOB = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "train_torch.py")
 
 
-def train(place, mount, seed, epochs):
+def train(place, mount, seed, epochs, *more, n=N):
     python = os.environ.get("CLAIRFS_TORCH_PYTHON")
     if not python:
         raise mountkit.Failed("CLAIRFS_TORCH_PYTHON is not set: it must name a Python that has PyTorch")
     done = program(python, JOB, mount.mountpoint, "--list-from", place.source, "--epochs", epochs, "--batch", BATCH,
-                   "--workers", WORKERS, "--compute-ms", 2, "--seed", seed, timeout=600, cwd="/")
+                   "--workers", WORKERS, "--compute-ms", 2, "--seed", seed, *more, timeout=600, cwd="/")
     if done.code:
         raise mountkit.Failed(f"training: {done}")
     # What is counted next is known a moment after the last read.
-    mount.wait_for(lambda s: sum(c["reads"] for c in s["reads"].values()) >= epochs * N, "all reads are classified")
+    mount.wait_for(lambda s: sum(c["reads"] for c in s["reads"].values()) >= epochs * n, "all reads are classified")
 
 
 def judged(mount, epochs):
@@ -108,6 +108,45 @@ def with_control_reads(place):
         end = time.monotonic()
         tap.ok(begin <= verdict["began_seconds"] <= verdict["ended_seconds"] <= end and
                verdict["took_seconds"] == one["judged_seconds"], "the pass is where it was in time", (begin, verdict, end))
+
+
+def records(place, length, **options):
+    """Through a mount that was told their order, one epoch of a job that jumps between records of that length in larger files: what is
+    said of it."""
+    files = 4
+    place.files([RECORDS // files * length] * files, "c/s{:05d}.png")
+    mountkit.write_file(place.path("list"), "".join(f"c/s{f:05d}.png {i * length} {length}\n" for f in range(files)
+                                                    for i in range(RECORDS // files)).encode())
+    seed = rng.randrange(1 << 31)
+    spec = f"torch-distributed:seed={seed}:world=1:batch={BATCH}:workers={WORKERS}:prefetch_factor=2:records=1"
+    with Slowfs(place, place.source, place.path("slow"), "--latency-ms", "5"):
+        good("index", place.path("slow"), "--snapshot-dir", place.snapshots, "--import", place.path("list"))
+        with place.mount(place.path("slow"), order=spec, debug=JUDGED, **options) as mount:
+            train(place, mount, seed, 1, "--record-bytes", length, "--compute-ms", 25, n=RECORDS * 19 // 20)
+            yield mount
+
+
+def of_records(place):
+    # More than memory has room for: of what the kernel has side by side it reads on, and then nobody hears of a reader.
+    for mount in records(place, 100_000, control_reads="1/4", ram="16M"):
+        judged(mount, 1)
+        check_consistent("records", mount)
+        wait = mount.stats()["gpu_wait"]
+        tap.equal((wait["passes_judged"], wait["passes_unjudged"]), (1, 0), "records: judged, as samples that are files are")
+        one, = wait["ranks"]
+        tap.equal((one["workers"], one["prefetch"], one["batch"]), (WORKERS, 2, BATCH), "records: steps are of records")
+        tap.ok(one["reads"] >= RECORDS * 19 // 20, "records: those that nobody was heard of at have their places, too", one)
+        tap.ok(wait["control"]["used"] >= wait["control"]["needed"] > 0, "records: some were left to the source", wait["control"])
+        tap.ok(wait["removed_upper_seconds"] > 0, "records: waiting for them was removed", wait["words"])
+
+
+def of_long_records(place):
+    for mount in records(place, 140_000, control_reads="1/4"):
+        mount.wait_for(lambda s: s["gpu_wait"]["why"] != NOTHING_READ, "it is said why not")
+        wait = mount.stats()["gpu_wait"]
+        tap.ok("a record of more than 128 KiB" in wait["why"], "long records: why nothing is said", wait["why"])
+        tap.equal((wait["passes_judged"], wait["passes_unjudged"], wait["control"]["reads"]), (0, 0, 0),
+                  "long records: and none is left to the source for it")
 
 
 def nothing_from_the_cache(place):
@@ -280,5 +319,5 @@ def replayed(log):
     return {step: pair for step, pair in pairs if None not in pair}
 
 
-mountkit.run(with_control_reads, nothing_from_the_cache, page_cache_of_the_source, pages_that_cannot_be_seen, without_order,
-             an_order_for_each_epoch, two_ranks)
+mountkit.run(with_control_reads, of_records, of_long_records, nothing_from_the_cache, page_cache_of_the_source,
+             pages_that_cannot_be_seen, without_order, an_order_for_each_epoch, two_ranks)

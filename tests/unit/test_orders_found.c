@@ -77,9 +77,13 @@ static void order_of_records_is_a_job_that_nobody_told(void)
 	CHECK_U64(b.fake.n_cut, 1);
 	CHECK_U64(b.fake.n_come, 2); /* the plan is shown what was read before */
 	CHECK_U64(b.fake.last_come, dataset_n_file_units(b.ds) + 17);
-	/* The next one takes its place. */
-	CHECK_INT(found(&b, NEXT, &f), 0);
-	check_jobs(&b, NEXT " told");
+	CHECK(b.fake.is_first_of_records);
+	CHECK_U64(b.fake.first_batch, 0);
+	/* The next one takes its place. Steps of a batch are of what is planned, which is records. */
+	CHECK_INT(found(&b, TWO ":batch=16:records=1", &f), 0);
+	CHECK(b.fake.is_first_of_records);
+	CHECK_U64(b.fake.first_batch, 16);
+	check_jobs(&b, TWO ":batch=16:records=1 told");
 	CHECK(records_are_followed(b.o, f.id, NULL));
 	CHECK_U64(b.fake.n_cut, 1); /* the file is in these since, and their sizes are known */
 	fake_remove(&b.fake, 0); /* all its epochs were read */

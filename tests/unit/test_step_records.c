@@ -21,8 +21,9 @@ struct world {
 	uint32_t n_asked;
 	struct step_place place; /* of the last open */
 	bool has_place;
-	uint32_t n_opened, n_measured;
-	bool is_of_files;
+	uint32_t n_opened, n_measured, n_placed;
+	const struct order_epoch *ep; /* that places are of, or NULL */
+	bool is_of_files, is_beside; /* nothing else of it may be measured; nothing at all */
 	bool may_be_whole, pushes_whole, is_whole[UNITS]; /* with their tracer pages */
 	uint32_t n_come;
 };
@@ -68,14 +69,20 @@ static void opened(void *ctx, struct unit_id unit, const struct step_place *plac
 	w->n_opened++;
 	w->has_place = place != NULL;
 	w->place = place ? *place : (struct step_place){ .length = 0 };
+	if (!w->ep || !place || !place->is_measured || !place->length)
+		return;
+	CHECK(place->pass == 0 && place->length == w->ep->length);
+	CHECK_U64(w->ep->sample[place->position], unit.v);
+	w->n_placed++;
 }
 
-/* Nothing of such a job may be measured, and no record of any. */
+/* Of a job of records these are measured, and of one of files no record is. */
 static bool hold_back(void *ctx, const struct step_use *use)
 {
 	struct world *w = ctx;
 
-	CHECK(w->is_of_files && use->unit.v >= RECORDS);
+	CHECK(!w->is_beside && w->is_of_files == (use->unit.v >= RECORDS));
+	CHECK(!use->order); /* blocks are of files */
 	w->n_measured++;
 	return false;
 }
@@ -232,9 +239,11 @@ static void job_that_reads_records_is_followed_by_what_it_comes_to(void)
 		tell(w, PLAN_EV_OPENED, ep->sample[i] / EACH * EACH);
 		CHECK(w->has_place && w->place.job == id && !w->place.length);
 		tell(w, PLAN_EV_REACHED, ep->sample[i]);
-		CHECK(w->has_place && w->place.job == id && !w->place.is_measured);
+		CHECK(w->has_place && w->place.job == id && w->place.is_measured);
+		CHECK(w->place.pass == 0 && w->place.position == i && w->place.length == RECORDS);
 		settle(w);
 	}
+	CHECK(w->n_measured > 0);
 	CHECK_INT(step_state(&w->step), PLAN_FOLLOWING);
 	CHECK_U64(w->step.first.placed, 120);
 	CHECK_U64(w->step.first.mismatches, 0);
@@ -245,7 +254,7 @@ static void job_that_reads_records_is_followed_by_what_it_comes_to(void)
 	world_free(w);
 }
 
-/* Of such a job, when it is alone and followed, most need not be heard of. */
+/* Of such a job, when it is alone and followed, most need not be heard of; all are measured. */
 static void most_records_are_pushed_whole(void)
 {
 	struct order_ref *ref = order_of("torch-randperm:seed=5:records=1:epochs=2");
@@ -256,6 +265,7 @@ static void most_records_are_pushed_whole(void)
 
 	w->may_be_whole = w->pushes_whole = true;
 	CHECK_INT(order_ref_epoch(ref, 0, &ep, &err), 0);
+	w->ep = ep;
 	CHECK_INT(step_add_order(&w->step, &ref, STEP_NO_JOB, w->now, &id), 0);
 	settle(w);
 	for (uint32_t i = 0; i < RECORDS; i++) {
@@ -267,6 +277,7 @@ static void most_records_are_pushed_whole(void)
 	}
 	CHECK(n_silent >= 20);
 	CHECK_U64(w->n_come, n_silent);
+	CHECK_U64(w->n_placed, RECORDS); /* those that nobody was heard of at as well */
 	CHECK_U64(w->step.first.placed, RECORDS);
 	CHECK_U64(w->step.first.mismatches, 0);
 	CHECK_U64(w->step.all.opened, RECORDS - n_silent);
@@ -328,6 +339,7 @@ static void records_say_nothing_of_a_job_of_files(void)
 	struct err err = { 0 };
 	uint32_t id = 0;
 
+	w->is_beside = true; /* whose read of a record it is, is not known */
 	CHECK_INT(order_ref_epoch(records, 0, &ep, &err), 0);
 	CHECK_INT(step_add_order(&w->step, &records, STEP_NO_JOB, w->now, &id), 0);
 	CHECK_INT(step_add_order(&w->step, &files, STEP_NO_JOB, w->now, &id), 0);
@@ -431,6 +443,7 @@ static void job_that_was_found_to_read_records_is_followed(void)
 	CHECK(ref->is_of_records);
 	CHECK_U64(ref->info.n, UNITS);
 	cut_file();
+	w->is_beside = true; /* nothing is measured of such a job */
 	w->may_be_whole = true; /* and nothing is */
 	CHECK_INT(order_ref_epoch(ref, 0, &ep, &err), 0);
 	CHECK_U64(ep->length, FOUND);

@@ -22,7 +22,7 @@ static void order_is(struct wait *a, uint32_t generation)
 		.n_ranks = 1, .ranks = ranks, .batch = BATCH, .workers = 2, .prefetch_factor = 2
 	};
 
-	wait_set_order(a, &info, generation);
+	wait_set_order(a, &info, generation, true);
 }
 
 /* Reads [from, to) of the only pass of an order; each sixteenth is a control read. */
@@ -183,6 +183,30 @@ static void words_know_of_an_order_at_once(void)
 	metrics_free(m);
 }
 
+/* Of one whose samples are in parts nothing is said, and why not; its reads have no place. */
+static void order_that_is_not_measured_is_said_to_be_none(void)
+{
+	static const uint32_t ranks[] = { 0 };
+	const struct order_info info = { .n_ranks = 1, .ranks = ranks, .batch = BATCH, .workers = 2 };
+	struct metrics *m = metrics_new();
+	struct wait *a = start(m);
+	json_t *json;
+
+	wait_set_order(a, &info, 1, false);
+	reads_are(a, 1, 0, READS);
+	json = wait_json(a);
+	CHECK_STR(json_string_value(json_object_get(json, "why")), stall_why_words[STALL_CUT]);
+	json_decref(json);
+	order_is(a, 2); /* the next one is */
+	json = wait_json(a);
+	CHECK_STR(json_string_value(json_object_get(json, "why")), stall_why_words[STALL_NOTHING_READ]);
+	json_decref(json);
+	wait_stop(a);
+	CHECK_INT(unplaced(a), READS);
+	wait_free(a);
+	metrics_free(m);
+}
+
 /* Each pass with the order it was of; the last ones only. */
 static void verdicts_are_told_by_pass(void)
 {
@@ -240,7 +264,7 @@ static void reads_of_no_order_have_no_place(void)
 	order_is(a, 8);
 	reads_are(a, 8, 0, READS);
 	wait_until_taken(a);
-	wait_set_order(a, NULL, 9);
+	wait_set_order(a, NULL, 9, true);
 	reads_are(a, 9, 0, 10);
 	end(a, m, 1, 21);
 }
@@ -320,7 +344,7 @@ static void last_reads_of_a_job_that_has_left_have_their_places(void)
 		if (i == READS / 2) {
 			wait_until_taken(a);
 			for (int k = 0; k < 3; k++)
-				wait_set_order(a, NULL, 1);
+				wait_set_order(a, NULL, 1, true);
 			wait_until_taken(a);
 		}
 		read_is(a, 1, 0, i, began_ns + i * 1000000ull, i % 16 ? 0 : 900000);
@@ -339,7 +363,7 @@ static void workers_of_one_job_are_not_the_next_ones(void)
 	CHECK_INT((int)sampling_readers(wait_sampling(a)), 2);
 	reads_are(a, 1, 0, READS - 1);
 	wait_until_taken(a);
-	wait_set_order(a, &info, 2);
+	wait_set_order(a, &info, 2, true);
 	wait_until_taken(a);
 	reads_are(a, 1, READS - 1, READS); /* judged when the next one is in force */
 	reads_are(a, 1, 0, 1);
@@ -538,6 +562,8 @@ static const struct check_test tests[] = {
 	{ "reads_may_be_told_before_their_order", reads_may_be_told_before_their_order },
 	{ "many_orders_at_once_are_survived", many_orders_at_once_are_survived },
 	{ "words_know_of_an_order_at_once", words_know_of_an_order_at_once },
+	{ "order_that_is_not_measured_is_said_to_be_none",
+	  order_that_is_not_measured_is_said_to_be_none },
 	{ "verdicts_are_told_by_pass", verdicts_are_told_by_pass },
 	{ "orders_told_in_a_row_are_accounted_for_once",
 	  orders_told_in_a_row_are_accounted_for_once },

@@ -60,7 +60,7 @@ struct read_facts {
 struct probe_request {
 	struct list node; /* the probe's while the request waits */
 	uint8_t mark;
-	uint32_t piece;                 /* of its file */
+	uint32_t piece;                 /* of its sample */
 	bool is_demand;                 /* somebody waits */
 	struct read_traits traits;      /* the probe adds to them */
 	uint64_t bytes, latency_ns;     /* of the answer */

@@ -61,6 +61,12 @@ struct unit_id dataset_unit_of_read(const struct dataset *ds, struct entry_id e,
 /* As dataset_is_in_records, of one unit: false of those that its file has no more. */
 bool dataset_unit_is_record(const struct dataset *ds, struct unit_id unit);
 
+/* Whether it is a record that the kernel asks for at once, of this mount as it would of the source. A larger
+ * one takes several READs, as no FUSE filesystem may have longer ones, where the source's own client asks
+ * for more at a time. */
+#define UNIT_SMALL_MOST (128u << 10)
+bool dataset_unit_is_small(const struct dataset *ds, struct unit_id unit);
+
 /* --- records that are found while others use the units --- */
 
 /* Has room for units of records behind all others: for those of all files that are cut, `most` at most.

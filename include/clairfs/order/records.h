@@ -31,4 +31,7 @@ bool order_records_are_near(const struct order *order);
 void order_set_units(struct order *order, struct unit_map *take_map);
 const struct unit_map *order_units(const struct order *order);
 
+/* Whether it is planned in records: it numbers them, and they are units. files: the map of the dataset. */
+bool order_is_in_records(const struct order *order, const struct unit_map *files);
+
 #endif
