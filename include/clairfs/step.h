@@ -51,7 +51,7 @@ void order_ref_put(struct order_ref *ref); /* NULL allowed; any thread */
 /* Where a unit that was come to was expected, by the order of a job. */
 struct step_place {
 	uint32_t job;     /* its id */
-	bool is_measured; /* and then, in samples: */
+	bool is_measured; /* and then, in samples, or in records where the job numbers these: */
 	uint64_t pass, position, length;
 };
 

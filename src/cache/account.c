@@ -192,12 +192,6 @@ static void use_up_stage(struct cache *c, const struct record *rec)
 	}
 }
 
-/* The kernel asked for some of a record that nobody came to: it read on from the one before. */
-static bool is_read_on(struct cache *c, const struct record *rec)
-{
-	return !rec->n_opens && !rec->now.is_traced && dataset_unit_is_record(c->p.dataset, rec->unit);
-}
-
 static void decide_locked(struct cache *c, struct account_shard *a, struct record *rec)
 	REQUIRES(a->mu)
 {
@@ -207,7 +201,7 @@ static void decide_locked(struct cache *c, struct account_shard *a, struct recor
 	if (!is_large_unit(c, rec->unit))
 		count_reads(c, rec->now.has_read ? rec->now.slowest : READ_STAGED, n);
 	count_staged_rest(c, rec);
-	if (n && !rec->is_kept_back && !is_read_on(c, rec))
+	if (n && !rec->is_kept_back)
 		record_tell_locked(c, a, rec);
 	use_up_stage(c, rec);
 	rec->is_counted = true;
@@ -230,6 +224,7 @@ static void restart(struct record *rec)
 	rec->unseen = 0;
 	rec->has_use = false;
 	rec->is_fed = false;
+	rec->is_late = false;
 	rec->is_pushed = false;
 	rec->reader = rec->now.reader;
 }
@@ -445,7 +440,7 @@ static void end_read_on_locked(struct cache *c, struct account_shard *a, struct 
 	REQUIRES(a->mu)
 {
 	if (rec->n_inflight || now_ns < rec->last_ns + HEARD_NS ||
-	    !dataset_unit_is_record(c->p.dataset, rec->unit))
+	    !dataset_unit_is_small(c->p.dataset, rec->unit)) /* others are several READs */
 		return;
 	if (rec->n_opens && rec->next.has_read) { /* which was kept for the next one */
 		decide_locked(c, a, rec);
@@ -457,7 +452,7 @@ static void end_read_on_locked(struct cache *c, struct account_shard *a, struct 
 	}
 }
 
-bool account_come(struct cache *c, struct unit_id unit, uint64_t now_ns)
+static bool account_come_as(struct cache *c, struct unit_id unit, bool is_late, uint64_t now_ns)
 {
 	bool is_first = !account_is_reached_only(c, unit), is_unheard = false;
 	struct account_shard *a = shard_for(c, unit);
@@ -475,6 +470,7 @@ bool account_come(struct cache *c, struct unit_id unit, uint64_t now_ns)
 	rec = record_find_locked(a, unit);
 	if (rec) {
 		rec->now.is_traced = true;
+		rec->is_late = is_late;
 		rec->is_fresh |= bits_clear(c->pushed, unit.v);
 		rec->is_pushed |= bits_get(c->staged, unit.v);
 	}
@@ -483,10 +479,15 @@ bool account_come(struct cache *c, struct unit_id unit, uint64_t now_ns)
 	return is_unheard;
 }
 
+bool account_come(struct cache *c, struct unit_id unit, uint64_t now_ns)
+{
+	return account_come_as(c, unit, false, now_ns);
+}
+
 void cache_come(struct cache *c, struct unit_id unit)
 {
 	if (bits_get(c->untraced, unit.v) && bits_get(c->staged, unit.v) && !bits_get(c->staged_opened, unit.v))
-		(void)account_come(c, unit, clock_now(c->p.clock));
+		(void)account_come_as(c, unit, true, clock_now(c->p.clock));
 }
 
 uint32_t cache_place_open(struct cache *c, struct unit_id unit, uint32_t generation,

@@ -61,14 +61,16 @@ static uint64_t bytes_of(struct cache *c, const struct record *rec, const struct
 void record_tell_locked(struct cache *c, struct account_shard *a, const struct record *rec)
 {
 	struct read_facts *facts = c->p.probe ? told_next_locked(a) : NULL;
-	bool is_again = rec->is_again && !rec->has_use;
+	bool is_record = dataset_unit_is_record(c->p.dataset, rec->unit);
+	bool is_nobodys = is_record && !rec->n_opens && !rec->now.is_traced;
+	bool is_again = rec->is_again && !rec->has_use && !is_nobodys;
 	struct reading sum = rec->now;
 	const struct reading *r = &sum;
 
 	if (!facts)
 		return;
 	/* Nobody hears of it when a reader comes to a record again: what is asked for once more was dropped. */
-	if (is_again && dataset_unit_is_record(c->p.dataset, rec->unit)) {
+	if (is_again && is_record) {
 		a->n_told--;
 		return;
 	}
@@ -83,7 +85,10 @@ void record_tell_locked(struct cache *c, struct account_shard *a, const struct r
 			    .held_ns = MIN(r->traits.held_ns, r->wait_ns) },
 		.is_kernels = !r->has_read && !(rec->has_before ? rec->was_pushed : rec->is_pushed),
 		.is_again = is_again,
-		.again = rec->has_before ? rec->n_before : 0,
+		.again = rec->has_before && !is_record ? rec->n_before : 0,
+		.is_record = is_record,
+		.is_nobodys = is_nobodys,
+		.is_late = rec->is_late,
 		.has_use = rec->has_use || is_again,
 		.generation = is_again ? rec->placed_by : rec->generation,
 		.use = is_again ? rec->place : rec->use,

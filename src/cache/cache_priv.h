@@ -81,8 +81,9 @@ struct object {
 	bool is_tracer;         /* a range, or of a record: the first page of a unit that the kernel has otherwise */
 	bool is_ahead;          /* counted in ahead_bytes: nobody has come for it yet */
 	bool is_charged, is_charged_whole; /* see ahead_spend */
-	bool is_owed; /* to be charged if it comes from the source after all */
-	uint8_t mark; /* of a range: a record was held back, and this is all of it */
+	bool is_owed;              /* to be charged if it comes from the source after all */
+	uint8_t mark;              /* of a range: all of a record that was held back, */
+	struct unit_id held_out;   /* and which */
 	enum read_class read_class; /* of the tier that gave it */
 	struct read_traits traits;
 	/* Pages that READs got, bit per page, until they had all; not there in files of one piece. */
@@ -232,8 +233,6 @@ void tracer_lost(struct cache *c, struct unit_id unit);
 /* --- reached.c --- */
 /* A READ has come, of a file that may have several units: tells who has come to which. Sets is_read_on.
  * is_silent: the kernel was to have all of its unit, so that nothing else will tell its reader. */
-/* Whether it has the pages of that record and no others, but for those that it shares. */
-bool reached_is_alone(struct cache *c, const struct cache_read *r, struct unit_id unit);
 void reached_note(struct cache *c, struct cache_read *r, bool is_silent);
 
 /* --- opened.c --- */

@@ -176,14 +176,15 @@ bool store_keeps_piece(struct cache *c, struct entry_id entry, const struct file
 }
 
 /* What the walk has to know of the piece. Copies are of no use to what measures, and of ranges and parts of
- * records there are none. */
+ * records there are none. Of a file in records a mark is of one of these, and no piece is. */
 static void fetch_look(struct fetch *f)
 {
 	struct cache *c = f->cache;
 	const struct object *obj = f->object;
 	struct entry_id entry = obj->state_of->entry;
 	bool is_part = obj->is_range || obj->is_record;
-	uint8_t mark = is_part ? obj->mark : probed_mark(c, unit_of_object(c, obj));
+	bool has_own = is_part || dataset_is_in_records(c->p.dataset, entry);
+	uint8_t mark = has_own ? obj->mark : probed_mark(c, unit_of_object(c, obj));
 
 	f->request.mark = mark;
 	f->walk.want.is_cold = mark != 0;

@@ -61,7 +61,7 @@ void probed_done(struct cache *c, const struct object *obj, const struct tier_re
 	struct unit_id unit = dataset_unit_at(c->p.dataset, read->ask.key.entry, start);
 
 	if (obj->mark)
-		set_mark(c, dataset_unit_of_read(c->p.dataset, read->ask.key.entry, obj->start, obj->length), 0);
+		set_mark(c, obj->held_out, 0);
 	else if (read->ask.is_cold && !unit_eq(unit, UNIT_NONE) &&
 	    read->ask.key.piece + 1 >= cache_unit_pieces(c, unit, read->ask.expect.size).end)
 		set_mark(c, unit, 0);

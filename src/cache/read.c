@@ -103,6 +103,7 @@ static void read_record_held_out_locked(struct cache *c, struct shard *s, struct
 	if (obj) {
 		range_once_locked(s, obj);
 		obj->mark = r->traits.mark;
+		obj->held_out = r->unit; /* a file that ends early moves the middle of the range */
 	}
 	read_part_locked(c, s, r, obj, todo);
 }

@@ -49,6 +49,7 @@ struct record {
 	uint32_t placed_by; /* the generation of that */
 	bool is_kept_back; /* while it is decided */
 	bool is_fed;       /* who plans has heard of the open */
+	bool is_late;      /* the open is known by what was read later */
 	uint32_t reader;  /* the thread of the last READ that came */
 };
 

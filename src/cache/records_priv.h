@@ -36,4 +36,8 @@ struct object *records_find_locked(struct cache *c, struct shard *s, struct entr
 uint64_t records_gap_locked(struct cache *c, struct shard *s, struct entry_state *es, uint64_t at,
 			   uint64_t end) REQUIRES(s->mu);
 
+/* --- reached.c --- */
+/* Whether it has the pages of that record and no others, but for those that it shares. */
+bool reached_is_alone(struct cache *c, const struct cache_read *r, struct unit_id unit);
+
 #endif

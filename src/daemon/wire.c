@@ -217,16 +217,16 @@ static int make_tiers(struct wire *w, struct err *err)
 	return mount_store_open(w->opts, w->dataset, w->metrics, &w->store, err);
 }
 
-/* Nearly all: a pass of which one read in a hundred is not seen is not judged. */
+/* Nearly all: a pass of which few reads are seen is not judged. */
 static bool are_records_measured(const struct dataset *ds)
 {
-	uint32_t n = dataset_n_file_units(ds), n_large = 0;
+	uint32_t n_records = 0, n_small = 0;
 
-	if (!dataset_unit_map(ds)->of_records)
-		return false;
-	for (uint32_t i = 0; i < n; i++)
-		n_large += !dataset_unit_is_small(ds, (struct unit_id){ i });
-	return n_large <= n / 200;
+	for (uint32_t i = 0; dataset_unit_map(ds)->of_records && i < dataset_n_file_units(ds); i++) {
+		n_records += dataset_unit_is_record(ds, (struct unit_id){ i });
+		n_small += dataset_unit_is_small(ds, (struct unit_id){ i });
+	}
+	return n_small && n_records - n_small <= n_records / 200;
 }
 
 static int make_wait(struct wire *w, struct err *err)

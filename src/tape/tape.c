@@ -150,13 +150,17 @@ static void write_event(FILE *f, uint32_t id, uint64_t now_ns, const struct plan
 		ev->latency_ns, ev->epoch, ev->job);
 }
 
+/* Of COME what it says of samples is not there: a tape has no places. */
 static void write_action(FILE *f, uint32_t id, const struct plan_action *a)
 {
+	bool is_come = a->kind == PLAN_ACT_COME;
+
 	fprintf(f,
 		"action %" PRIu32 " %s %" PRIu32 " %d %d %" PRIu64 " %" PRIu64 " %" PRIu64
 		" %" PRIu32 " %" PRIu32 " %d %d\n",
-		id, tape_action_names[a->kind], a->unit.v, a->is_pinned, a->is_adopted, a->position,
-		a->pass, a->epoch, a->job, a->version, a->is_left, a->may_be_whole);
+		id, tape_action_names[a->kind], a->unit.v, a->is_pinned, a->is_adopted,
+		is_come ? 0 : a->position, a->pass, is_come ? 0 : a->epoch, a->job, a->version, a->is_left,
+		a->may_be_whole);
 }
 
 static void write_other(FILE *f, uint32_t id, const struct plan_call *call)

@@ -81,7 +81,8 @@ static uint8_t sampling_hold_out(void *ctx, const struct probe_use *use)
 
 	if (is_in_block(s, use))
 		return WAIT_SWITCHBACK;
-	if (use->is_ahead || !sampling_is_chosen(s->p.control_share, use->unit.v, use->pass) ||
+	if (use->is_ahead || atomic_load_explicit(&s->is_idle, memory_order_relaxed) ||
+	    !sampling_is_chosen(s->p.control_share, use->unit.v, use->pass) ||
 	    !sampling_is_wanted(s, use->bytes) || gate_is_worn(&s->gate))
 		return 0;
 	return WAIT_CONTROL;

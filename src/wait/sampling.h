@@ -28,6 +28,7 @@ struct sampling {
 	struct sampling_params p;
 	struct gate gate;
 	_Atomic uint64_t full;     /* bit per class of sizes: no more control reads are of use */
+	_Atomic bool is_idle;      /* nothing is said of the order in force: none is, for now */
 	struct switchback blocks;  /* planner: of the order of this job */
 	uint32_t jobs;             /* planner: its id, and one; 0: there was none */
 	_Atomic uint64_t until_ns; /* nothing is fetched ahead before; 0: readers are elsewhere */

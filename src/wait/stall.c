@@ -308,6 +308,7 @@ static void pass_take(struct stall_pass *p, const struct stall_read *read, uint8
 	p->from = MIN(p->from, at);
 	p->end = MAX(p->end, at + 1);
 	p->n_told++;
+	p->n_late += read->is_late;
 	assert(p->from < p->end && p->n_told <= p->end - p->from);
 	p->bytes += read->bytes;
 	if (slot->flags & SLOT_GHOST)
@@ -357,6 +358,12 @@ static void count_switchback(struct stall *s, const struct stall_read *read)
 	s->node.switchback_wait_ns += read->wait_ns;
 }
 
+/* Records beside each other share pages: it must not have less than Linux would. */
+static uint64_t ghost_bytes(const struct stall_read *read)
+{
+	return read->is_record ? ALIGN_DOWN(read->bytes, 4096) : read->bytes;
+}
+
 int stall_read(struct stall *s, const struct stall_read *read)
 {
 	struct stall_pass *p = pass_for(s, read);
@@ -367,7 +374,9 @@ int stall_read(struct stall *s, const struct stall_read *read)
 		pass_again(p, read);
 		return 0;
 	}
-	is_ghost = stall_ghost_read(&s->ghost, read->unit, read->bytes);
+	is_ghost = stall_ghost_read(&s->ghost, read->unit, ghost_bytes(read));
+	if (read->is_nobodys)
+		return 0;
 	rc = read->is_control ? count_control(s, read) : 0;
 	s->node.reads++;
 	if (read->is_switchback)

@@ -16,7 +16,7 @@
 
 #include "clairfs/base/compare.h"
 
-enum { GAPS_MAX = 4096, STAGED_GAPS_MIN = 64 };
+enum { GAPS_MAX = 4096, STAGED_GAPS_MIN = 64, LATE_SHARE = 20 };
 #define CPUS_SPARE 0.80
 #define CPUS_FULL 0.95
 
@@ -80,13 +80,18 @@ static void judge_decode_singles(struct judge *j)
 	j->decode_ns = count ? sum / (double)count : 0;
 }
 
-/* Opens are heard of in gatherings of milliseconds: single gaps are rough, their mean is not. */
+/* Opens are heard of in gatherings of milliseconds: single gaps are rough, their mean is not. Where many are
+ * known by later ones only, gaps are those of batches, and nothing is known of decoding: as if it took no
+ * time, which claims less. */
 void stall_judge_decode(struct judge *j)
 {
 	uint64_t n = j->batch > 1 ? (j->p->end - j->p->from) / j->batch : 0;
 	uint64_t step = n / GAPS_MAX + 1, count = 0, pairs = 0;
 	double gap[GAPS_MAX], sum = 0, staged = 0;
 
+	j->staged_ns = -1;
+	if (j->p->n_late * LATE_SHARE > j->p->n_told)
+		return;
 	if (j->batch == 1)
 		judge_decode_singles(j);
 	for (uint64_t k = 0; k < n && count < GAPS_MAX; k += step) {

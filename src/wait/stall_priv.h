@@ -66,7 +66,7 @@ struct stall_pass {
 	struct stall_slot *slot;
 	uint64_t capacity, end; /* end: behind the last one told */
 	uint64_t from;          /* the first one told */
-	uint64_t n_told, n_reader_reads;
+	uint64_t n_told, n_reader_reads, n_late;
 	uint64_t bytes, ghost_bytes; /* of all reads; of those that the page cache would have served */
 	uint64_t first_ns, last_ns; /* first open; end of the last read */
 	uint64_t told_ns;           /* the latest open */

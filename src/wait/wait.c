@@ -175,6 +175,7 @@ void wait_set_order(struct wait *a, const struct order_info *info, uint32_t gene
 	told_set_order(&a->told, is_measured ? info : NULL, generation,
 		       clock_now(clock_monotonic()));
 	sampling_set_readers(&a->sampling, told_readers(info));
+	atomic_store(&a->sampling.is_idle, a->is_cut);
 	a->has_order = info && info->n_ranks > 0;
 	mutex_unlock(&a->mu);
 }

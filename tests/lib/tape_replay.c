@@ -375,11 +375,14 @@ static int do_step(struct replay *r)
 
 static void write_action(char out[256], const struct plan_action *a)
 {
+	bool is_come = a->kind == PLAN_ACT_COME; /* see tape.c */
+
 	snprintf(out, 256,
 		 "%s %" PRIu32 " %d %d %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu32 " %" PRIu32
 		 " %d %d",
-		 tape_action_names[a->kind], a->unit.v, a->is_pinned, a->is_adopted, a->position,
-		 a->pass, a->epoch, a->job, a->version, a->is_left, a->may_be_whole);
+		 tape_action_names[a->kind], a->unit.v, a->is_pinned, a->is_adopted,
+		 is_come ? 0 : a->position, a->pass, is_come ? 0 : a->epoch, a->job, a->version, a->is_left,
+		 a->may_be_whole);
 }
 
 /* `was` NULL: none was handed out. Compared as text: all that the tape says of an action. */

@@ -12,7 +12,8 @@
 struct told_reads {
 	uint64_t opened_ns[8], bytes[8];
 	uint8_t mark[8];
-	uint32_t n;
+	bool is_late[8];
+	uint32_t n, n_nobodys;
 };
 
 static void take_facts(void *ctx, const struct read_facts *facts, uint32_t n)
@@ -20,10 +21,14 @@ static void take_facts(void *ctx, const struct read_facts *facts, uint32_t n)
 	struct told_reads *t = ctx;
 
 	for (uint32_t i = 0; i < n; i++)
-		if (facts[i].unit.v == 1) {
+		if (facts[i].unit.v == 1 && facts[i].is_nobodys) {
+			CHECK(!facts[i].has_use && facts[i].is_record);
+			t->n_nobodys++;
+		} else if (facts[i].unit.v == 1) {
 			CHECK(t->n < ARRAY_LEN(t->bytes));
 			t->opened_ns[t->n] = facts[i].opened_ns;
 			t->mark[t->n] = facts[i].traits.mark;
+			t->is_late[t->n] = facts[i].is_late;
 			t->bytes[t->n++] = facts[i].bytes;
 		}
 }
@@ -108,14 +113,69 @@ static void what_was_read_on_before_is_no_part_of_a_read(void)
 				       &(struct read_place){ .pass = i, .length = 3 });
 	}
 	CHECK_U64(told_of(rig, &told)->n, 3);
+	CHECK_U64(told.n_nobodys, 4); /* and those are no reads */
 	for (uint32_t i = 0; i < 3; i++) {
 		CHECK_U64(told.opened_ns[i], NS_PER_S + (i + 1) * (NS_PER_S / 2));
 		CHECK_U64(told.bytes[i], 100000);
+		CHECK(!told.is_late[i]);
 	}
 	rig_free(rig);
 }
 
+/* Its range is shorter than what was asked for: the middle of that is in a gap, or in another record. */
+static void a_short_record_at_the_end_of_its_file_is_held_back_once(void)
+{
+	static const uint64_t size = 2 * MIB + 3500 + 1096;
+	struct rig *rig = rig_new(&(struct rig_options){
+		.n = 1,
+		.sizes = &size,
+		.is_not_started = true,
+		.records = NAME " 10000 100000\n" NAME " 2100652 1096\n" });
+	struct unit_id last = { 1 };
+
+	probed_fini(rig->cache);
+	rig->cache->p.sets_aside = true;
+	CHECK_INT(probed_init(rig->cache), 0);
+	cache_set_aside(rig->cache, (struct unit_id){ 0 }, 1);
+	cache_set_aside(rig->cache, last, 1);
+	CHECK_INT(rig_read_check(rig, 0, 2 * MIB, 2 * PAGE), READ_MISS);
+	CHECK_INT(probed_mark(rig->cache, last), 0);
+	CHECK_INT(probed_mark(rig->cache, (struct unit_id){ 0 }), 1);
+	rig_free(rig);
+}
+
+/* Its reader is heard of at a later record: when it was opened is not known. */
+static void what_is_known_by_a_later_read_is_late(void)
+{
+	struct told_reads told;
+	struct manual_clock mc;
+	struct probe probe;
+	struct rig *rig = rig_that_tells(&mc, &probe, &told);
+	struct cache_copy copy;
+	struct cache_push p;
+
+	CHECK_INT(unit_hold(rig, 1), 0);
+	CHECK_INT(cache_push_begin(rig->cache, (struct unit_id){ 1 }, &p), 0);
+	CHECK(cache_push_whole(rig->cache, &p));
+	for (uint32_t i = p.first; i < p.end; i++) {
+		CHECK_INT(cache_push_pin(rig->cache, &p, i, &copy), 0);
+		cache_push_unpin(rig->cache, &p, &copy, true);
+	}
+	CHECK_INT(cache_push_end(rig->cache, &p, 0), 0);
+	cache_come(rig->cache, (struct unit_id){ 1 });
+	CHECK_U64(told_of(rig, &told)->n, 1);
+	CHECK(told.is_late[0]);
+	rig_read_check(rig, 0, 106496, 26 * PAGE);
+	CHECK_U64(told_of(rig, &told)->n, 2);
+	CHECK(!told.is_late[1]);
+	unit_let_go(rig, 1);
+	rig_free(rig);
+}
+
 static const struct check_test tests[] = {
+	{ "a_short_record_at_the_end_of_its_file_is_held_back_once",
+	  a_short_record_at_the_end_of_its_file_is_held_back_once },
+	{ "what_is_known_by_a_later_read_is_late", what_is_known_by_a_later_read_is_late },
 	{ "a_record_that_is_held_back_is_asked_for_alone", a_record_that_is_held_back_is_asked_for_alone },
 	{ "what_was_read_on_before_is_no_part_of_a_read", what_was_read_on_before_is_no_part_of_a_read },
 };

@@ -188,16 +188,25 @@ static void order_that_is_not_measured_is_said_to_be_none(void)
 {
 	static const uint32_t ranks[] = { 0 };
 	const struct order_info info = { .n_ranks = 1, .ranks = ranks, .batch = BATCH, .workers = 2 };
+	const struct wait_params params = { .control_share = 1 };
+	const struct probe_use use = { .unit = { 1 }, .bytes = 100000 };
 	struct metrics *m = metrics_new();
-	struct wait *a = start(m);
+	const struct drive_probe *probe;
+	struct err err = { 0 };
+	struct wait *a;
 	json_t *json;
 
+	CHECK_INT(wait_new(&params, READS, m, &a, &err), 0);
+	CHECK_INT(wait_start(a, &err), 0);
+	probe = wait_drive_probe(a);
 	wait_set_order(a, &info, 1, false);
+	CHECK_INT(probe->hold_back(probe->ctx, &use), 0); /* for nothing */
 	reads_are(a, 1, 0, READS);
 	json = wait_json(a);
 	CHECK_STR(json_string_value(json_object_get(json, "why")), stall_why_words[STALL_CUT]);
 	json_decref(json);
 	order_is(a, 2); /* the next one is */
+	CHECK(probe->hold_back(probe->ctx, &use) != 0);
 	json = wait_json(a);
 	CHECK_STR(json_string_value(json_object_get(json, "why")), stall_why_words[STALL_NOTHING_READ]);
 	json_decref(json);

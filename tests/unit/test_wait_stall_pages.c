@@ -74,6 +74,83 @@ static void pages_of_before_are_no_merit_of_the_first_pass(void)
 	CHECK(warm.page_cache_ns > cold.page_cache_ns);
 }
 
+/* The kernel read on: nobody came for that, and Linux would have it. */
+static void pages_that_nobody_came_for_are_no_reads(void)
+{
+	struct stall_params params = { .n_units = 1000, .ghost_bytes = 1ull << 40 };
+	struct stall_job job = { .n_ranks = 1, .workers = 4, .prefetch = 2, .batch = 7 };
+	struct stall_numbers cold, warm;
+	struct stall_truth truth;
+	struct stall_node node;
+	struct stall *s;
+
+	play(1ull << 40, STALL_PAGES_KEPT, false, &cold);
+	CHECK_INT(stall_new(&params, &s), 0);
+	CHECK_INT(stall_set_job(s, &job), 0);
+	for (uint32_t i = 0; i < some_case.steps * some_case.batch; i++)
+		CHECK_INT(stall_read(s, &(struct stall_read){ .is_nobodys = true,
+							      .is_record = true,
+							      .is_control = true,
+							      .read_class = READ_MISS,
+							      .unit = { i },
+							      .bytes = 100000 }),
+			  0);
+	stall_get_node(s, &node);
+	CHECK_U64(node.reads + node.control_reads + node.unplaced_reads, 0);
+	stall_case_controls(s, &some_case, 3);
+	stall_case_play(s, &some_case, 0, 1, false, &truth);
+	stall_set_pages(s, STALL_PAGES_KEPT);
+	stall_judge(s, 0, true);
+	stall_get_rank(s, 0, &warm);
+	CHECK_U64(warm.judged, 1);
+	CHECK(cold.lower_ns > 0);
+	CHECK_U64(warm.lower_ns + warm.estimate_ns, 0);
+	stall_free(s);
+}
+
+/* 700 samples of which every tenth is waited for, batches of 20 ms a sample. */
+static void play_late(bool is_late, struct stall_numbers *ret)
+{
+	struct stall_params params = { .n_units = 1000 };
+	struct stall_job job = { .n_ranks = 1, .workers = 4, .prefetch = 2, .batch = 7 };
+	struct stall *s;
+
+	CHECK_INT(stall_new(&params, &s), 0);
+	CHECK_INT(stall_set_job(s, &job), 0);
+	stall_case_controls(s, &some_case, 3);
+	for (uint64_t i = 0; i < 700; i++) {
+		struct stall_read read = { .has_place = true,
+					   .is_late = is_late && i % 10,
+					   .read_class = i % 10 ? READ_STAGED : READ_MISS,
+					   .index = i,
+					   .length = 700,
+					   .unit = { (uint32_t)i },
+					   .bytes = 100000,
+					   .opened_ns = 1000000000 + (i / 28 * 7 + i % 7) * 20000000,
+					   .wait_ns = i % 10 ? 0 : 15000000 };
+
+		CHECK_INT(stall_read(s, &read), 0);
+	}
+	stall_judge(s, 0, true);
+	stall_get_rank(s, 0, ret);
+	CHECK_U64(ret->judged, 1);
+	stall_free(s);
+}
+
+/* Gaps between those are no time of decoding: less is claimed, and what no schedule exceeds is the same. */
+static void late_opens_say_nothing_of_decoding(void)
+{
+	struct stall_numbers seen, late;
+
+	play_late(false, &seen);
+	play_late(true, &late);
+	CHECK(seen.prep_wait_ns > 0);
+	CHECK_U64(late.prep_wait_ns, 0);
+	CHECK(late.estimate_ns < seen.estimate_ns);
+	CHECK(late.lower_ns <= seen.lower_ns);
+	CHECK_U64(late.upper_ns, seen.upper_ns);
+}
+
 /* Each sample is opened again right away: told with the first open, or as one more, or not at all
  * (0), or of seven in ten, as inotify has hidden the others (3), or of every tenth only (4), or of
  * those whose READ took its time, as inotify has hidden all others (5). */
@@ -149,6 +226,8 @@ static void sample_that_is_opened_again_is_read_again_without_us(void)
 }
 
 static const struct check_test tests[] = {
+	{ "pages_that_nobody_came_for_are_no_reads", pages_that_nobody_came_for_are_no_reads },
+	{ "late_opens_say_nothing_of_decoding", late_opens_say_nothing_of_decoding },
 	{ "sample_that_is_opened_again_is_read_again_without_us",
 	  sample_that_is_opened_again_is_read_again_without_us },
 	{ "source_that_keeps_no_pages_has_no_page_cache",

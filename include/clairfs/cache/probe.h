@@ -42,6 +42,9 @@ struct read_facts {
 	enum read_class read_class;
 	struct read_traits traits; /* mark 0 where there was no READ, or one failed */
 	bool is_kernels; /* READ_STAGED, of pages that the kernel had kept and nobody pushed */
+	bool is_record;  /* of a larger file: its ends are on pages of its neighbours */
+	bool is_nobodys; /* the kernel read on, and no reader came: it has these pages, and no more */
+	bool is_late;    /* opened_ns is when something read later was heard of */
 	/* The sample was opened again right away: these are of such an open, with the place of the
 	 * one before; or so many more are in it, as the place was not known before they came. */
 	bool is_again;

@@ -42,7 +42,7 @@ enum stall_why {
 	STALL_TOO_MANY_RANKS, /* of this node */
 	STALL_SETTLING,       /* one is over, and not all its reads are told yet */
 	STALL_CROWDED,        /* tasks waited for a CPU for too much of it */
-	STALL_CUT,            /* samples are several units each (wait_params.is_cut) */
+	STALL_CUT,            /* what reading one takes is not known (wait_set_order) */
 	STALL_WHYS
 };
 extern const char *const stall_why_words[STALL_WHYS]; /* for a person */
@@ -107,6 +107,9 @@ struct stall_read {
 	bool is_switchback;  /* likewise, as all of its block of the pass */
 	bool is_kernels;     /* READ_STAGED, but of pages that nobody pushed */
 	bool is_loaded;      /* READ_MISS, among more requests than the job alone makes */
+	bool is_record;      /* of a larger file: the pages at its ends are its neighbours', too */
+	bool is_nobodys;     /* Linux would have these pages; no reader came for them */
+	bool is_late;        /* opened_ns is later than the open by an unknown time */
 	/* Another open, right away, of the sample that was read at this place; or `again` more than
 	 * the one that this is. A source whose client keeps no pages would have been read again. */
 	bool is_again;
