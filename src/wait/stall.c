@@ -57,8 +57,8 @@ const char *const stall_why_words[STALL_WHYS] = {
 	[STALL_CROWDED] =
 		"the CPUs were too busy to tell waiting for them from waiting for the source",
 	[STALL_CUT] =
-		"what a sample of more than 16 MiB, or a record of more than 128 KiB or one that was found, takes "
-		"without this mount is not known",
+		("what a sample of more than 16 MiB, or a record of more than 128 KiB or one that was found, takes "
+		 "without this mount is not known"),
 	[STALL_SETTLING] = "a pass over the dataset is over, and its last reads are being counted",
 };
 
