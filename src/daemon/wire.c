@@ -217,18 +217,6 @@ static int make_tiers(struct wire *w, struct err *err)
 	return mount_store_open(w->opts, w->dataset, w->metrics, &w->store, err);
 }
 
-/* Nearly all: a pass of which few reads are seen is not judged. */
-static bool are_records_measured(const struct dataset *ds)
-{
-	uint32_t n_records = 0, n_small = 0;
-
-	for (uint32_t i = 0; dataset_unit_map(ds)->of_records && i < dataset_n_file_units(ds); i++) {
-		n_records += dataset_unit_is_record(ds, (struct unit_id){ i });
-		n_small += dataset_unit_is_small(ds, (struct unit_id){ i });
-	}
-	return n_small && n_records - n_small <= n_records / 200;
-}
-
 static int make_wait(struct wire *w, struct err *err)
 {
 	uint32_t n_samples = dataset_n_samples(w->dataset), n_units = dataset_n_file_units(w->dataset);
@@ -236,7 +224,7 @@ static int make_wait(struct wire *w, struct err *err)
 
 	/* As order_is_cut, of all samples: what an order leaves out is not known yet. */
 	w->are_files_measured = n_units - n_samples <= n_samples / 64;
-	w->are_records_measured = are_records_measured(w->dataset);
+	w->are_records_measured = dataset_records_are_small(w->dataset);
 	rc = wait_new(&w->wait_params, n_units, w->metrics, &w->wait, err);
 
 	if (rc == 0)

@@ -266,6 +266,21 @@ bool dataset_unit_is_small(const struct dataset *ds, struct unit_id unit)
 	return dataset_unit_is_record(ds, unit) && dataset_unit_extent(ds, unit).length <= UNIT_SMALL_MOST;
 }
 
+/* Not by dataset_unit_is_small, which looks for the file of each. */
+bool dataset_records_are_small(const struct dataset *ds)
+{
+	const struct record_units *u = ds->by_record;
+	uint32_t n_records = 0, n_large = 0;
+
+	for (uint32_t i = 0; u && i < u->map.n_units; i++) {
+		uint64_t from = ALIGN_DOWN(u->start[i], (uint64_t)u->page);
+
+		n_records += u->length[i] > 0;
+		n_large += u->start[i] + u->length[i] > from + UNIT_SMALL_MOST;
+	}
+	return n_records && n_large <= n_records / 200;
+}
+
 /* --- where they are --- */
 
 struct dataset_extent units_records_extent(const struct dataset *ds, struct sample_id file,

@@ -177,7 +177,6 @@ static void come(struct step *s, const struct plan_action *action)
 static enum plan_event_kind kind_for(const struct step_job *job, const struct plan_event *event)
 {
 	const struct order_ref *order = job->order;
-	uint32_t unit = event->unit.v;
 	struct sample_id file;
 
 	if (!order->is_of_records)
@@ -188,8 +187,7 @@ static enum plan_event_kind kind_for(const struct step_job *job, const struct pl
 	/* Nor does anything of what the file was before its records were found. */
 	if (event->kind == PLAN_EV_OPENED || !unit_is_record(order->files, event->unit))
 		return STEP_NOTHING;
-	return order->info.inner && order->info.inner[unit / 64] >> unit % 64 & 1 ? PLAN_EV_REACHED
-										  : PLAN_EV_OPENED;
+	return is_inner(&order->info, event->unit) ? PLAN_EV_REACHED : PLAN_EV_OPENED;
 }
 
 /* A file was opened whose records are what counts. */

@@ -92,6 +92,7 @@ static void records_of_larger_files_are_units(void)
 	check_range(dataset_unit_extent(ds, (struct unit_id){ b + 1 }), 106496, 163840 - 106496);
 	check_range(dataset_unit_extent(ds, (struct unit_id){ b + 2 }), 4 * MIB, 4 * MIB);
 	check_range(dataset_unit_own(ds, (struct unit_id){ b + 2 }), 4 * MIB, 4 * MIB);
+	CHECK(!dataset_records_are_small(ds)); /* five of seven units are not */
 	CHECK(dataset_unit_is_small(ds, (struct unit_id){ b }));
 	CHECK(!dataset_unit_is_small(ds, (struct unit_id){ b + 2 }));
 	CHECK(!dataset_unit_is_small(ds, at(ds, "a", 0))); /* no record */
