@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adds up meson's reports: prints what failed or was skipped, then "N passed, N failed, N skipped".
 
-Arguments are build directories (meson-logs/testlog.json has the verdict on each program, testlog.junit.xml its test points)
-or "broken:NAME", a build that could not be made. A program that crashed, timed out or ended before its plan is a failure of
+Arguments are BUILD:LOG, a build directory and one of its reports (meson-logs/LOG.json has the verdict on each program, LOG.junit.xml
+its test points), or "broken:NAME", a build that could not be made. A program that crashed, timed out or ended before its plan is a failure of
 its own, whatever points it had passed; so is a report that is not there. With CI set in the environment a skip is a failure.
 """
 import json
@@ -57,8 +57,9 @@ def main(builds):
         try:
             if build.startswith("broken:"):
                 raise OSError("could not be built")
-            points(os.path.join(build, "meson-logs", "testlog.junit.xml"), count)
-            programs(os.path.join(build, "meson-logs", "testlog.json"), count)
+            folder, _, log = build.rpartition(":")
+            points(os.path.join(folder, "meson-logs", log + ".junit.xml"), count)
+            programs(os.path.join(folder, "meson-logs", log + ".json"), count)
         except (OSError, ValueError, ET.ParseError) as error:
             count["failed"] += 1
             print(f"FAILED: {build}: {error}")
