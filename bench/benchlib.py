@@ -5,6 +5,7 @@ import json
 import mmap
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -112,6 +113,29 @@ def gluster(script, directory):
         subprocess.run([script, "stop", directory], stdout=subprocess.DEVNULL, check=False)
 
 
+def end(number, _frame):
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(128 + number)
+
+
+def end_as_failed():
+    """Who is ended (timeout, a scheduler) leaves by the same way as who fails: nothing stays mounted."""
+    signal.signal(signal.SIGTERM, end)
+
+
+@contextlib.contextmanager
+def uninterrupted():
+    """SIGTERM comes when this is over: a mount that was left alone while it is made would be there afterwards."""
+    came = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        if came:
+            signal.raise_signal(signal.SIGTERM)
+
+
 class Clairfs:
     """A mount; counters are read from its own stats.json."""
 
@@ -124,7 +148,12 @@ class Clairfs:
         # Keys of debug are a dict.
         texts = {k: "+".join(f"{a}:{b}" for a, b in v.items()) if isinstance(v, dict) else str(v) for k, v in self.options.items()}
         options = ",".join(f"{k}={v.replace(',', chr(92) + ',')}" for k, v in texts.items())
-        run(self.binary, "mount", *(["-o", options] if options else []), self.source, self.mountpoint)
+        try:
+            with uninterrupted():
+                run(self.binary, "mount", *(["-o", options] if options else []), self.source, self.mountpoint)
+        except SystemExit:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_):

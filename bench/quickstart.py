@@ -162,6 +162,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("data")
     args = parser.parse_args()
+    benchlib.end_as_failed()
     args.data = os.path.realpath(args.data)
     try:
         with tempfile.TemporaryDirectory(prefix="clairfs-quickstart-", ignore_cleanup_errors=True) as temp:

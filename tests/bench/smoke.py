@@ -115,10 +115,14 @@ def self_test():
     tap.finds(wrong_results(line[:-1]), "line 1", "half a line is found")
 
 
-def quickstart(place, *argv):
-    """The comparison for people, on some small images."""
+def make_images(place):
     for i in range(64):
         mountkit.write_file(place.path("source", f"class{i % 4}", f"{i:05d}.png"), bytes([i]) * 4000)
+
+
+def quickstart(place, *argv):
+    """The comparison for people, on some small images."""
+    make_images(place)
     done = program(place, sys.executable, f"{BENCH}/quickstart.py", "--build", BUILD, "--epochs", 2, "--latency-ms", 1, *argv, place.source)
     rows = re.findall(r"^(source|clairfs) +(\d) +[\d.]+ +[\d.]+ +[\d.]+ ", done.out.decode(), re.M)
     tap.equal((done.code, rows), (0, [(side, epoch) for side in ("source", "clairfs") for epoch in "01"]),

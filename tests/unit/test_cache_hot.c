@@ -101,7 +101,7 @@ static void streams_that_pass_by_leave_it(void)
 /* Of one file so many that looking for them costs nothing, of all a part of the arena. */
 static void there_are_few_of_them(void)
 {
-	enum { FILES = 40, PLACES = 40 };
+	enum { FILES = 16, PLACES = 40 };
 	struct rig *rig = rig_of(FILES, 16 * MIB);
 	uint64_t most = 0;
 
