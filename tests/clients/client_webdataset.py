@@ -20,5 +20,6 @@ def order(directory, epoch, how):
 
 def read(directory, part, parts, epoch, how):
     urls = [f"{directory}/{name}" for name in order(directory, epoch, how)[part::parts]]
-    for sample in webdataset.WebDataset(urls, shardshuffle=False, empty_check=False):
+    # It takes no list without a shard, which is what readers get of whom there are more than shards.
+    for sample in webdataset.WebDataset(urls, shardshuffle=False, empty_check=False) if urls else ():
         yield sample["__key__"], sample["jpg"] + sample["cls"]
