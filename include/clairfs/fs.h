@@ -89,6 +89,8 @@ int fs_new(const struct fs_params *params, struct fs **ret, struct err *err) MUS
  * and the first few thousand inodes are known. -EINTR when fs_stop was called meanwhile. Whatever
  * it returns, fs_free ends everything. */
 int fs_start(struct fs *fs, struct err *err) MUST_USE;
+/* st_dev of the mount, once fs_start has returned. */
+uint64_t fs_device(const struct fs *fs);
 /* Blocks until the filesystem was unmounted from outside or fs_stop was called. */
 void fs_wait(struct fs *fs);
 /* Asks fs_wait to return; async-signal-safe. */

@@ -50,6 +50,7 @@ struct orders_search {
 	unsigned threads;        /* of a search of all seeds */
 	uint32_t world;          /* ranks of the job as its launcher says, 0: unknown */
 	uint64_t ram;            /* the mount's; shares of it are taken */
+	uint64_t around;         /* bytes that the kernel reads before and behind what is missing of a mapped file */
 	struct metrics *metrics; /* borrowed */
 	const char *snapshot_dir; /* as the mount was told, for words; borrowed. NULL: it was not */
 };
@@ -64,6 +65,9 @@ struct orders_watch {
 	/* This order is in force (NULL: none) since that generation of the drive. of_records: it numbers
 	 * records, each of which is a unit, and info is of these. */
 	void (*first)(void *ctx, const struct order_info *info, bool of_records, uint32_t generation);
+	/* Whether an order that somebody has told is in force, of any job; at each change of orders, also where it is
+	 * as before. */
+	void (*told)(void *ctx, bool is_told);
 	/* Orders up to that generation that `first` was not told of are other jobs'. */
 	void (*others)(void *ctx, uint32_t generation);
 	/* The thread whose READ was told last, 0: none yet. */

@@ -206,6 +206,8 @@ struct source_params {
 /* For the filesystem of a directory: what its clock ticks in, and for those with a server of their
  * own what its clock may differ from ours. Never fails. */
 uint64_t source_grain_ns(int dirfd);
+/* What the kernel reads ahead of the filesystem of a directory, bytes. 0: it is a local one, or not known. */
+uint64_t source_read_ahead(int dirfd);
 /* Reads a piece with the identity checked before and after (fstat on the open file, no extra path
  * lookup). When the identity is not `expect`, status is -ESTALE with is_changed and st says what
  * the file is now (which may be no file: look at st_mode). A file that has not changed and has

@@ -16,7 +16,6 @@
 
 /* Longer than the kernel takes from one to the next of what it reads on. */
 #define AT_ONCE_NS 100000u
-#define AROUND (64u << 10) /* what is before the page that is missing, of a mapped file */
 #define ENDS_MAX 128u /* in one READ: of the longest, records of two pages */
 #define TICK_SHIFT 13 /* ns */
 #define READ_ON_UNITS 8u           /* the kernel reads on for 32 pages, a record has four on average */
@@ -180,17 +179,17 @@ bool reached_is_alone(struct cache *c, const struct cache_read *r, struct unit_i
 	       end <= ALIGN_UP(all.offset + all.length, (uint64_t)c->tracer_bytes);
 }
 
-/* Of a mapped file the kernel asks for all around the page that is missing, 64 KiB before it and as much
+/* Of a mapped file the kernel asks for all around the page that is missing, so much before it and as much
  * behind, but for what it has. So a READ as long as that is of the record in the middle of it, and a shorter
  * one says something only if it has the page that an awaited one lacks; or if it is of one record alone. That
  * is what a file is read with that was mapped once: so it is heard that its readers have another order now. */
-static struct unit_id mapped_by(struct cache *c, const struct cache_read *r)
+static struct unit_id mapped_by(struct cache *c, const struct cache_read *r, uint32_t around)
 {
-	uint64_t end = r->offset + r->length, missing = r->offset + AROUND;
+	uint64_t end = r->offset + r->length, missing = r->offset + around;
 	struct unit_id unit, first;
 	uint32_t n;
 
-	if (r->length >= 2 * AROUND)
+	if (r->length >= 2 * around)
 		return dataset_unit_before(c->p.dataset, r->entry, missing);
 	n = dataset_units_of(c->p.dataset, r->entry, &first);
 	unit = dataset_unit_before(c->p.dataset, r->entry, r->offset);
@@ -209,10 +208,11 @@ static struct unit_id mapped_by(struct cache *c, const struct cache_read *r)
 void reached_note(struct cache *c, struct cache_read *r, bool is_silent)
 {
 	struct unit_id unit = UNIT_NONE;
+	uint32_t around = dataset_around(c->p.dataset, r->entry);
 	bool is_told = false;
 
-	if (dataset_is_mapped(c->p.dataset, r->entry)) {
-		unit = mapped_by(c, r);
+	if (around) {
+		unit = mapped_by(c, r, around);
 		is_silent = false;
 	} else if (r->length > c->tracer_bytes && dataset_is_in_records(c->p.dataset, r->entry)) {
 		is_told = tell_ends(c, r);

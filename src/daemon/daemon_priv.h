@@ -20,6 +20,7 @@
 #include "memlimit.h"
 #include "mount_store.h"
 #include "pressure.h"
+#include "read_ahead.h"
 
 #include "clairfs/wait.h"
 
@@ -45,6 +46,7 @@ struct wire {
 	struct tape *tape; /* NULL: no debug=plan_tape */
 	struct drive *drive;
 	struct pressure *pressure;
+	struct read_ahead read_ahead; /* of the kernel */
 	struct hook hook;
 	struct report_place report;
 	int fuse_fd;     /* of a mount that root makes; 0: none */

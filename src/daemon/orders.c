@@ -47,6 +47,13 @@ static void first_order(void *ctx, const struct order_info *info, bool of_record
 	wait_set_order(w->wait, info, generation, is_measured);
 }
 
+static void told_order(void *ctx, bool is_told)
+{
+	struct wire *w = ctx;
+
+	read_ahead_told(&w->read_ahead, is_told);
+}
+
 static void other_orders(void *ctx, uint32_t generation)
 {
 	const struct wire *w = ctx;
@@ -156,6 +163,7 @@ int wire_make_search(struct wire *w, struct err *err)
 						    : MAX(cpus_of(0) / CPUS_SHARE, 1),
 		.world = world_told(),
 		.ram = w->memory.ram,
+		.around = read_ahead_around(&w->read_ahead),
 		.metrics = w->metrics,
 		.snapshot_dir = w->opts->snapshot_dir
 	};
@@ -167,6 +175,7 @@ int wire_make_search(struct wire *w, struct err *err)
 void wire_watch_orders(struct wire *w)
 {
 	orders_set_watch(w->orders, &(struct orders_watch){ .first = first_order,
+							    .told = told_order,
 							    .others = other_orders,
 							    .last_reader = last_reader,
 							    .ctx = w });

@@ -124,6 +124,7 @@ int wire_check(struct wire *w, const struct daemon_params *params, struct err *e
 	int rc = 0;
 
 	hook_init(&w->hook, clock_monotonic());
+	read_ahead_init(&w->read_ahead);
 	w->opts = params->opts;
 	w->fuse_fd = params->fuse_fd;
 	w->report.fd = params->report_fd;
@@ -337,6 +338,7 @@ int wire_mount(struct wire *w, struct err *err)
 	rc = fs_start(w->fs, err);
 	if (rc < 0)
 		return rc;
+	read_ahead_begin(&w->read_ahead, fs_device(w->fs));
 	wait_ask_source(w->wait, w->dataset);
 	rc = wait_start(w->wait, err);
 	if (rc == 0)
@@ -362,6 +364,33 @@ static void raise_fd_limit(void)
 	}
 }
 
+/* Bytes of files of which a READ does not bring all. */
+static uint64_t large_bytes(const struct dataset *ds)
+{
+	uint32_t n = dataset_n_samples(ds);
+	uint64_t sum = 0;
+
+	for (struct entry_id e = { 0 }; e.v < n; e.v++) {
+		uint64_t size = dataset_size(ds, e);
+
+		sum += piece_count(size) > 1 ? size : 0;
+	}
+	return sum;
+}
+
+static void plan_read_ahead(struct wire *w)
+{
+	uint64_t there = daemon_memory_available();
+	uint64_t source = source_read_ahead(dataset_source_fd(w->dataset));
+	const struct read_ahead_facts facts = {
+		.source = source,
+		.large = source ? large_bytes(w->dataset) : 0,
+		.there = there - MIN(there, w->memory.ram),
+	};
+
+	read_ahead_plan(&w->read_ahead, &facts, dataset_source_fd(w->dataset));
+}
+
 int wire_prepare(struct wire *w, const struct daemon_params *params, struct err *err)
 {
 	int rc;
@@ -381,6 +410,8 @@ int wire_prepare(struct wire *w, const struct daemon_params *params, struct err 
 	if (rc == 0)
 		rc = make_tiers(w, err);
 	if (rc == 0)
+		plan_read_ahead(w);
+	if (rc == 0)
 		rc = wire_make_search(w, err);
 	if (rc == 0)
 		rc = make_wait(w, err);
@@ -396,6 +427,7 @@ void wire_down(struct wire *w)
 	duties_stop(w->duties);
 	textfile_stop(w->textfile);
 	orders_quit(w->orders); /* or unmounting would wait for its file */
+	read_ahead_end(&w->read_ahead);
 	if (w->fs)
 		fs_unmount(w->fs);
 	orders_stop(w->orders);
@@ -424,6 +456,7 @@ void wire_down(struct wire *w)
 	report_place_fini(&w->report);
 	free(w->textfile_path);
 	hook_fini(&w->hook);
+	read_ahead_fini(&w->read_ahead);
 	free(w->source);
 	free(w->mountpoint);
 }

@@ -214,7 +214,7 @@ struct later_units {
 		/* Record 0 of the file begins between the two, most likely at `at`. */
 		uint64_t low, at, high, stride;
 		uint32_t each; /* units of a record */
-		_Atomic bool is_mapped;
+		_Atomic uint32_t around;
 	} file[UNITS_LATER_FILES];
 	uint32_t page;
 };

@@ -111,7 +111,7 @@ static void add(struct dataset *ds, const struct later_file *file, const struct 
 	uint32_t e = found->entry.v;
 
 	ds->later->file[at] = *file;
-	atomic_init(&ds->later->file[at].is_mapped, found->is_mapped);
+	atomic_init(&ds->later->file[at].around, found->around);
 	shown->file[at] = (struct units_later_file){ e, first, first + n };
 	/* From here on others go by it. */
 	atomic_store_explicit(&shown->n, at + 1, memory_order_release);
@@ -153,7 +153,7 @@ int dataset_cut_found(struct dataset *ds, const struct dataset_found *found, uin
 		if (!is_same(f, found, ds->later->page, &before))
 			return -EEXIST;
 		*ret_first = (uint32_t)before;
-		atomic_store(&f->is_mapped, found->is_mapped);
+		atomic_store(&f->around, found->around);
 		n = unit_count(&ds->units, (struct sample_id){ found->entry.v }) / f->each;
 		return before + found->n <= n ? 0 : -EINVAL;
 	}
@@ -205,9 +205,9 @@ bool dataset_unit_is_found(const struct dataset *ds, struct unit_id unit)
 	return unit_is_later(&ds->units, unit);
 }
 
-bool dataset_is_mapped(const struct dataset *ds, struct entry_id e)
+uint32_t dataset_around(const struct dataset *ds, struct entry_id e)
 {
-	return units_are_later(ds, e) && atomic_load(&ds->later->file[index_of(ds, e)].is_mapped);
+	return units_are_later(ds, e) ? atomic_load(&ds->later->file[index_of(ds, e)].around) : 0;
 }
 
 uint64_t dataset_found_start(const struct dataset *ds, struct unit_id unit)

@@ -211,6 +211,11 @@ int fs_mount_identify(struct fs *fs, struct err *err)
 					     fs->mountpoint);
 }
 
+uint64_t fs_device(const struct fs *fs)
+{
+	return fs->mount_dev;
+}
+
 static int fusermount_end(const char *mountpoint)
 {
 	AUTO_FREE char *program = fs_caps_fusermount();

@@ -3,13 +3,14 @@
  * its thread, that is told numbers of records. How many records a job numbers is part of a shuffle, so each
  * likely count is a numbering of its own: the first so many records.
  *
- * Where a file is mapped (numpy.memmap) the kernel reads around the page that is missing, from 64 KiB before it on.
- * Then all READs begin so much too early, and all numbers are too low by the records that this is. So that is a
- * numbering, too. Which of all was right, the answer says, and where record 0 begins with it.
+ * Where a file is mapped (numpy.memmap) the kernel reads around the page that is missing, from half of its read-ahead
+ * before it on. Then all READs begin so much too early, and all numbers are too low by the records that this is. So
+ * that is a numbering, too. Which of all was right, the answer says, and where record 0 begins with it.
  *
  *	numbers -> infer (cl-infer) -> found -> order of so many records -> follow: is the rest read so, too?
  *
  * A search of all seeds is not made: it takes minutes of a core, and nobody follows the order yet. */
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -32,9 +33,9 @@ struct around {
 	uint64_t shift, origin;
 };
 
-static struct around around_of(const struct stride_view *v)
+static struct around around_of(const struct stride_view *v, uint64_t around)
 {
-	uint64_t at = v->origin + INFER_AROUND;
+	uint64_t at = v->origin + around;
 	struct around ret = { at / v->stride, at % v->stride };
 
 	if (ret.origin + STRIDE_PAGE > v->stride)
@@ -45,7 +46,7 @@ static struct around around_of(const struct stride_view *v)
 /* A way to number the records. */
 struct way {
 	uint64_t n, shift; /* records; what is added to numbers as they are told */
-	bool is_around;    /* READs begin INFER_AROUND before their records */
+	bool is_around;    /* READs begin `around` before their records */
 };
 
 struct records_search {
@@ -55,7 +56,7 @@ struct records_search {
 	void *news_ctx;
 	struct way way[WAYS]; /* the likeliest first */
 	size_t n_ways;
-	uint64_t shift;       /* of ways with is_around */
+	uint64_t around, shift; /* shift: of ways with is_around */
 	uint64_t most, memory; /* most: records of any of them; memory: of the finder, and of what follows, each */
 	char name[INFER_NAME_MAX];
 	struct follow *follow;          /* the one thread's */
@@ -207,7 +208,7 @@ static bool says_place(struct records_search *s, uint64_t length)
 	mutex_lock(&s->mu);
 	is_around = s->is_around;
 	mutex_unlock(&s->mu);
-	return !is_around || length >= 2 * INFER_AROUND;
+	return !is_around || length >= MIN(2 * s->around, (uint64_t)INFER_READ_MOST);
 }
 
 uint64_t records_search_open(struct records_search *s, uint32_t record, uint64_t length)
@@ -238,11 +239,11 @@ static void say_bounds(struct infer_record_file *ret)
 
 	ret->low = ret->origin - MIN(v->origin - MIN(v->low, v->origin), ret->origin);
 	ret->high = ret->origin + (MAX(v->high, v->origin) - v->origin);
-	if (ret->is_around && v->low == v->high) {
+	if (ret->around && v->low == v->high) {
 		ret->low = ret->origin - MIN(ret->origin, STRIDE_PAGE);
 		ret->high = ret->origin + STRIDE_PAGE - 1;
 	}
-	if (ret->is_around && !ret->origin)
+	if (ret->around && !ret->origin)
 		ret->high = 0;
 }
 
@@ -258,8 +259,8 @@ void records_search_say(struct records_search *s, struct infer_record_file *ret)
 	mutex_lock(&s->mu);
 	memcpy(ret->spec, s->spec, sizeof(ret->spec));
 	ret->n = s->n;
-	ret->is_around = s->is_around;
-	ret->origin = s->is_around ? around_of(&ret->view).origin : ret->view.origin;
+	ret->around = s->is_around ? s->around : 0;
+	ret->origin = ret->around ? around_of(&ret->view, ret->around).origin : ret->view.origin;
 	say_bounds(ret);
 	ret->plan = s->plan;
 	ret->match = s->match;
@@ -269,11 +270,11 @@ void records_search_say(struct records_search *s, struct infer_record_file *ret)
 /* --- from start to end --- */
 
 /* The same records, where all READs begin so much too early. */
-static struct stride_view view_around(const struct stride_view *v, uint64_t size)
+static struct stride_view view_around(const struct stride_view *v, uint64_t around, uint64_t size)
 {
 	struct stride_view ret = *v;
 
-	ret.origin = around_of(v).origin;
+	ret.origin = around_of(v, around).origin;
 	ret.least = ret.origin - MIN(v->origin - v->least, ret.origin);
 	ret.n = (size - ret.least) / v->stride;
 	return ret;
@@ -287,13 +288,13 @@ static void add_way(struct records_search *s, uint64_t n, uint64_t shift, bool i
 
 bool records_search_fits(const struct records_search *s, const struct stride_view *view)
 {
-	return around_of(view).shift == s->shift;
+	return around_of(view, s->around).shift == s->shift;
 }
 
 /* Likely counts of both kinds come before less likely ones of any. */
 static void make_ways(struct records_search *s, const struct stride_view *view, uint64_t size)
 {
-	const struct stride_view around = view_around(view, size);
+	const struct stride_view around = view_around(view, s->around, size);
 	uint64_t plain[STRIDE_COUNTS], mapped[STRIDE_COUNTS];
 	size_t n_plain = stride_counts(view, size, plain), n_mapped = stride_counts(&around, size, mapped);
 
@@ -340,7 +341,9 @@ int records_search_new(const struct infer_records_params *params, const struct s
 	s->news = params->news;
 	s->news_ctx = params->ctx;
 	s->numbers = (struct infer_numbers){ .list = list_ways, .number = number_records, .has = has_record, .ctx = s };
-	s->shift = around_of(view).shift;
+	assert(params->around); /* else a mapped file is like any other */
+	s->around = params->around;
+	s->shift = around_of(view, s->around).shift;
 	make_ways(s, view, size);
 	snprintf(s->name, sizeof(s->name), "%s", name);
 	if (s->most < INFER_SAMPLES_MIN)

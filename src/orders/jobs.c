@@ -87,12 +87,23 @@ void jobs_cut(struct orders *o)
 		set_info(o, o->order, &o->jobs.job[0]);
 }
 
+/* Also one whose next epoch is waited for. */
+static bool is_any_told(const struct jobs *t)
+{
+	for (uint32_t i = 0; i < t->n; i++)
+		if (!t->job[i].is_found)
+			return true;
+	return t->is_first_away;
+}
+
 void jobs_account(struct orders *o)
 {
 	const struct orders_watch *watch = &o->watch;
 	struct jobs *t = &o->jobs;
 	uint32_t id = t->n ? t->job[0].id : DRIVE_NO_JOB;
 
+	if (watch->told)
+		watch->told(watch->ctx, is_any_told(t));
 	if (t->is_first_away && t->n && teller_is_alive(&t->away.process))
 		return; /* its next epoch is what is waited for */
 	t->is_first_away = false;

@@ -78,6 +78,7 @@ int strides_new(struct orders *o, struct strides **ret, struct err *err)
 					       .memory = search->ram / MEMORY_SHARE,
 					       .threads = search->threads,
 					       .world = search->world,
+					       .around = search->around,
 					       .clock = o->clock,
 					       .metrics = search->metrics,
 					       .name = name_of,
@@ -132,10 +133,10 @@ static void note_record(struct strides *s, struct infer_record_read *read)
 	if (!t)
 		return;
 	t->come++;
-	if (!t->is_around)
+	if (!t->around)
 		return;
-	read->offset -= MIN(read->offset, (uint64_t)INFER_AROUND);
-	read->length = MAX(read->length, (uint64_t)2 * INFER_AROUND);
+	read->offset -= MIN(read->offset, t->around);
+	read->length = MAX(read->length, 2 * t->around);
 }
 
 static void take_note(struct strides *s, const struct read_note *note)
@@ -175,7 +176,7 @@ static uint32_t drain(struct strides *s)
 /* The number, by the order, of the record that a READ from there on begins; or false. */
 static bool number_of(const struct infer_record_file *f, uint64_t offset, uint32_t *ret)
 {
-	uint64_t at = offset + (f->is_around ? INFER_AROUND : 0), k;
+	uint64_t at = offset + f->around, k;
 
 	if (at + PAGE - 1 < f->low)
 		return false;
@@ -271,7 +272,7 @@ static void try_to_follow(struct strides *s, struct taken *t, const struct infer
 			.at = f->origin,
 			.high = f->high,
 			.n = (uint32_t)f->n,
-			.is_mapped = f->is_around },
+			.around = (uint32_t)f->around },
 		.n = (uint32_t)f->n,
 		.begun = begun,
 		.n_begun = list_begun(s, f, begun),
@@ -283,6 +284,11 @@ static void try_to_follow(struct strides *s, struct taken *t, const struct infer
 
 	if (dataset_has_records(s->o->dataset) && !strides_has_table(s->o->dataset, f)) {
 		note_tried(s, t, f, found.id, -ENOTSUP, "there is a table of other records");
+		return;
+	}
+	if (2 * f->around > INFER_READ_MOST) { /* several READs, any of which may have the page */
+		note_tried(s, t, f, found.id, -ENOTSUP,
+			   "the file is mapped, and the kernel reads much around each page");
 		return;
 	}
 	rc = records_follow(s->o, f->spec, &found, &err);

@@ -51,6 +51,8 @@ struct taken *taken_to_try(struct taken_list *list, const struct infer_record_fi
 		return NULL;
 	if (!taken_is_same(&t->tried, f))
 		return t;
+	if (t->around != f->around) /* another job, which maps the file or does not */
+		return t;
 	return t->is_refused || now_ns < t->retry_ns ? NULL : t;
 }
 
@@ -64,7 +66,7 @@ void taken_note(struct taken *t, const struct infer_record_file *f, const struct
 	if (t->file != f->file) /* it was another's */
 		*t = (struct taken){ .file = f->file };
 	t->id = outcome->id;
-	t->is_around = f->is_around;
+	t->around = f->around;
 	t->tried.n = (uint32_t)f->n;
 	memcpy(t->tried.spec, f->spec, sizeof(t->tried.spec));
 	t->retry_ns = outcome->now_ns + TAKEN_RETRY_NS;

@@ -22,7 +22,7 @@ struct taken_order {
 struct taken {
 	uint32_t file;
 	uint32_t id;     /* of the job, or TAKEN_NO_JOB */
-	bool is_around;  /* READs of it begin INFER_AROUND before their records */
+	uint64_t around; /* READs of it begin so many bytes before their records */
 	struct taken_order followed; /* the last one that was put in force; n 0: none was */
 	struct taken_order tried;    /* that was tried last, it or another one; n 0: this is nobody's */
 	uint64_t retry_ns;           /* not before: what it was refused for may be over then */

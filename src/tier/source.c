@@ -20,12 +20,12 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <stdio.h>
+#include <fcntl.h>
 #include <string.h>
-#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <time.h>
 
+#include "clairfs/base/bdi.h"
 #include "clairfs/base/clock.h"
 
 #define GRAIN_NEAR_NS (20 * NS_PER_MS) /* twice the coarsest tick of a kernel */
@@ -87,27 +87,25 @@ uint64_t source_grain_ns(int dirfd)
 	return is_local(dirfd) ? GRAIN_NEAR_NS : GRAIN_FAR_NS;
 }
 
+uint64_t source_read_ahead(int dirfd)
+{
+	AUTO_FD int fd = -1;
+	uint64_t bytes;
+	struct stat st;
+
+	if (is_local(dirfd) || fstat(dirfd, &st) < 0)
+		return 0;
+	fd = bdi_open(st.st_dev, O_RDONLY);
+	return fd >= 0 && bdi_read_ahead(fd, &bytes) == 0 ? bytes : 0;
+}
+
 /* Pieces of one file are read by several threads and in no order, of which the kernel's read-ahead
  * makes what it likes: it read 1.2 to 2.4 times what was asked for. So it is turned off for files of
  * several pieces, where its size is known: then a read of more than that is asked for in parts. On
  * a local filesystem there is nobody to wait for. */
 static uint32_t request_bytes_of(int dirfd)
 {
-	unsigned kib = 0;
-	char path[80];
-	struct stat st;
-	FILE *file;
-
-	if (is_local(dirfd) || fstat(dirfd, &st) < 0)
-		return 0;
-	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", major(st.st_dev),
-		 minor(st.st_dev));
-	file = fopen(path, "re");
-	if (file && fscanf(file, "%u", &kib) != 1)
-		kib = 0;
-	if (file)
-		fclose(file);
-	return MIN(kib, PIECE_BYTES >> 10) << 10;
+	return (uint32_t)MIN(source_read_ahead(dirfd), (uint64_t)PIECE_BYTES);
 }
 
 static int64_t wall_clock_ns(void)

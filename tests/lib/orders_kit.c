@@ -120,6 +120,13 @@ static void watch_first(void *ctx, const struct order_info *info, bool of_record
 	f->is_first_of_records = of_records;
 }
 
+static void watch_told(void *ctx, bool is_told)
+{
+	struct fake *f = ctx;
+
+	f->is_told = is_told;
+}
+
 /* --- the owner, and who tells it --- */
 
 struct teller process_new(void)
@@ -149,7 +156,7 @@ void process_end(struct teller *t)
 void bed_open(struct bed *b, const char *root)
 {
 	static const char *const names[WHOS] = { "zero", "one", "two" };
-	const struct orders_search search = { .effort = INFER_QUICK, .ram = 1u << 30 };
+	const struct orders_search search = { .effort = INFER_QUICK, .ram = 1u << 30, .around = 65536 };
 	struct orders_params params = { .mountpoint = "/mnt", .clock = clock_monotonic() };
 	struct err err = { 0 };
 
@@ -162,7 +169,7 @@ void bed_open(struct bed *b, const char *root)
 	CHECK_INT(orders_search(b->o, &search, &err), 0);
 	b->o->carrier = &fake_carrier;
 	b->o->carrier_ctx = &b->fake;
-	orders_set_watch(b->o, &(struct orders_watch){ .first = watch_first, .ctx = &b->fake });
+	orders_set_watch(b->o, &(struct orders_watch){ .first = watch_first, .told = watch_told, .ctx = &b->fake });
 	for (int i = 0; i < WHOS; i++)
 		b->who[i] = (struct announcer){ UID, names[i], false, process_new() };
 }

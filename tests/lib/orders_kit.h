@@ -30,6 +30,7 @@ struct fake {
 	uint32_t first;  /* id that the watch was told last */
 	uint64_t first_batch; /* of its order */
 	bool is_first_of_records;
+	bool is_told; /* the watch was told so last */
 	uint64_t now_ns;
 };
 

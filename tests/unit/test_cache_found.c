@@ -25,10 +25,10 @@ static struct rig *rig_of(struct reads *reads)
 					      .reserves = true });
 }
 
-static void cut_for(struct rig *rig, bool is_mapped)
+static void cut_for(struct rig *rig, uint32_t around)
 {
 	const struct dataset_found found = {
-		.entry = { 0 }, .stride = STRIDE, .n = 300, .is_mapped = is_mapped
+		.entry = { 0 }, .stride = STRIDE, .n = 300, .around = around
 	};
 	uint32_t first;
 
@@ -39,7 +39,7 @@ static void cut_for(struct rig *rig, bool is_mapped)
 
 static void cut(struct rig *rig)
 {
-	cut_for(rig, false);
+	cut_for(rig, 0);
 }
 
 static void what_is_held_by_an_old_number_is_right(void)
@@ -167,28 +167,34 @@ static void reads_are_noted_until_the_file_is_in_records(void)
 	reads_free(reads);
 }
 
-/* The kernel asks for 64 KiB before the page that is missing, and as much from there on. */
-static void of_a_mapped_file_the_middle_of_a_read_is_what_it_is_for(void)
+/* The kernel asks for as much before the page that is missing as from there on. */
+static void check_around(uint32_t around)
 {
-	enum { AROUND = 65536, RECORD = 70 * STRIDE / PAGE * PAGE, OWN = 6000640 };
+	enum { RECORD = 70 * STRIDE / PAGE * PAGE, OWN = 6000640 };
 	struct rig *rig = rig_of(NULL);
 
-	cut_for(rig, true);
-	rig_read_check(rig, 0, RECORD - AROUND, 2 * AROUND);
+	cut_for(rig, around);
+	rig_read_check(rig, 0, RECORD - around, 2 * around);
 	for (uint32_t i = 0; i < 300; i++)
 		CHECK_U64(unit_told(rig, NEWS_REACHED, FROM + i), i == 70);
-	rig_read_check(rig, 0, RECORD + 2 * AROUND, AROUND); /* of a part somebody had all around it */
+	rig_read_check(rig, 0, RECORD + 2 * around, around); /* of a part somebody had all around it */
 	CHECK_U64(unit_told(rig, NEWS_REACHED, FROM + 71) + unit_told(rig, NEWS_REACHED, FROM + 72), 0);
 	CHECK_INT(unit_hold(rig, FROM + 60), 0);
 	unit_push(rig, FROM + 60);
-	rig_read_check(rig, 0, OWN - AROUND, AROUND); /* the end of the one before it */
+	rig_read_check(rig, 0, OWN - around, around); /* the end of the one before it */
 	CHECK_U64(unit_told(rig, NEWS_REACHED, FROM + 59) + unit_told(rig, NEWS_REACHED, FROM + 60), 0);
-	rig_read_check(rig, 0, OWN - AROUND, AROUND + PAGE); /* with the page that was not pushed */
+	rig_read_check(rig, 0, OWN - around, around + PAGE); /* with the page that was not pushed */
 	CHECK_U64(unit_told(rig, NEWS_REACHED, FROM + 59), 0);
 	CHECK_U64(unit_told(rig, NEWS_REACHED, FROM + 60), 1);
 	rig_read_check(rig, 0, 0, PAGE);
 	unit_let_go(rig, FROM + 60);
 	rig_free(rig);
+}
+
+static void of_a_mapped_file_the_middle_of_a_read_is_what_it_is_for(void)
+{
+	check_around(65536);
+	check_around(524288); /* of a mount with a read-ahead of 1 MiB */
 }
 
 /* Its next job may not map it: then each READ is of a record, and no page around it. */
@@ -197,7 +203,7 @@ static void who_reads_what_was_mapped_is_told_of(void)
 	enum { FIRST = 1998848, OWN = 2002944, OWN_END = 2097152, END = 2101248 }; /* of record 20 */
 	struct rig *rig = rig_of(NULL);
 
-	cut_for(rig, true);
+	cut_for(rig, 65536);
 	rig_read_check(rig, 0, FIRST, END - FIRST);
 	CHECK_U64(unit_told(rig, NEWS_REACHED, FROM + 20), 1);
 	rig_read_check(rig, 0, OWN, OWN_END - OWN); /* the kernel has the pages that it shares */

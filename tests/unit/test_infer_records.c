@@ -12,7 +12,9 @@
 #include "src/infer/infer_priv.h"
 
 #define PAGE 4096u
+#define MIB (1ull << 20)
 #define READ_MOST (128u << 10)
+#define AROUND (READ_MOST / 2)
 #define WORKERS_MAX 8
 #define WAIT_S 120
 
@@ -38,7 +40,7 @@ struct bed {
 	struct metrics *metrics;
 	uint64_t size, random;
 	uint8_t *has; /* [page]: the kernel has it */
-	bool is_mapped; /* it reads around the page that is missing */
+	uint64_t around; /* it is mapped: bytes that are read before a missing page and behind it; 0: it is not */
 	struct infer_record_file file[INFER_RECORD_FILES];
 	_Atomic uint32_t n_news;
 };
@@ -55,12 +57,12 @@ static void count_news(void *ctx)
 	atomic_fetch_add(&b->n_news, 1);
 }
 
-/* memory: 0: any */
-static void bed_new_small(struct bed *b, uint64_t size, enum infer_effort effort, uint64_t memory)
+/* memory: 0: any; around: of the kernel, whether the file is mapped or not */
+static void bed_new_around(struct bed *b, uint64_t size, enum infer_effort effort, uint64_t memory, uint64_t around)
 {
 	struct infer_records_params params = {
-		.effort = effort, .memory = memory, .threads = 1, .clock = &fake_clock, .name = name_of,
-		.news = count_news, .ctx = b
+		.effort = effort, .memory = memory, .threads = 1, .around = around, .clock = &fake_clock,
+		.name = name_of, .news = count_news, .ctx = b
 	};
 
 	memset(b, 0, sizeof(*b));
@@ -71,6 +73,11 @@ static void bed_new_small(struct bed *b, uint64_t size, enum infer_effort effort
 	CHECK(b->has && b->metrics);
 	params.metrics = b->metrics;
 	CHECK_INT(infer_records_new(&params, &b->records), 0);
+}
+
+static void bed_new_small(struct bed *b, uint64_t size, enum infer_effort effort, uint64_t memory)
+{
+	bed_new_around(b, size, effort, memory, AROUND);
 }
 
 static void bed_new(struct bed *b, uint64_t size, enum infer_effort effort)
@@ -101,15 +108,16 @@ struct reader {
 	uint64_t at, end;
 };
 
-/* The next READ of it: up to the first page that is there, 128 KiB at most. False: it has all. */
+/* The next READ of it: up to the first page that is there, and as much as the kernel reads at once at most. False: it
+ * has all. */
 static bool read_on(struct bed *b, struct reader *r, uint32_t number)
 {
-	uint64_t from;
+	uint64_t from, most = b->around ? MIN(2 * b->around, MIB) : READ_MOST;
 
 	while (r->at < r->end && b->has[r->at / PAGE])
 		r->at += PAGE;
 	from = r->at;
-	while (r->at < r->end && r->at - from < READ_MOST && !b->has[r->at / PAGE]) {
+	while (r->at < r->end && r->at - from < most && !b->has[r->at / PAGE]) {
 		b->has[r->at / PAGE] = 1;
 		r->at += PAGE;
 	}
@@ -129,10 +137,10 @@ static uint64_t size_of(const struct job *j)
 	return j->origin + j->n * j->stride + j->tail;
 }
 
-/* A page of a mapped file is missing: READ are 128 KiB around it. */
+/* A page of a mapped file is missing: READ is what is around it. */
 static void map(struct bed *b, struct reader *r, uint32_t number)
 {
-	struct reader around = { r->at - MIN(r->at, READ_MOST / 2), MIN(r->at + READ_MOST / 2, b->size) };
+	struct reader around = { r->at - MIN(r->at, b->around), MIN(r->at + b->around, b->size) };
 
 	if (b->has[r->at / PAGE])
 		return;
@@ -174,7 +182,7 @@ static void read_epoch(struct bed *b, const struct job *j, const struct order_ep
 			continue;
 		k = e->sample[next[w]];
 		reader[w].at = (j->origin + k * j->stride) / PAGE * PAGE;
-		if (b->is_mapped)
+		if (b->around)
 			map(b, &reader[w], w);
 		reader[w].end = j->origin + (k + 1) * j->stride;
 		stray(b, j);
@@ -243,15 +251,15 @@ static const struct infer_record_file *found(struct bed *b)
 
 /* --- what is found --- */
 
-static void check_found(const struct job *j, bool is_mapped)
+static void check_found(const struct job *j, uint64_t around)
 {
 	struct order_epoch *e = epoch_of(j, 0);
 	const struct infer_record_file *f;
 	uint64_t step = j->workers * j->batch, at;
 	struct bed b;
 
-	bed_new(&b, size_of(j), INFER_FULL);
-	b.is_mapped = is_mapped;
+	bed_new_around(&b, size_of(j), INFER_FULL, 0, around ? around : AROUND);
+	b.around = around;
 	for (at = 0; at < MIN(1200, e->length / 2); at += step) {
 		read_epoch(&b, j, e, at, at + step);
 		(void)look(&b);
@@ -284,7 +292,7 @@ static void shuffles_are_found_in_their_first_epoch(void)
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(jobs); i++)
-		check_found(&jobs[i], false);
+		check_found(&jobs[i], 0);
 }
 
 /* Labels behind the images: the size of the file does not say how many there are. */
@@ -296,12 +304,12 @@ static void records_before_labels_are_counted_right(void)
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(jobs); i++)
-		check_found(&jobs[i], false);
+		check_found(&jobs[i], 0);
 }
 
 static void rank_of_several_is_found(void)
 {
-	check_found(&(struct job){ "torch-distributed:seed=3:world=4:rank=2", 128, 49152, 20000, 0, 4, 8, 1 }, false);
+	check_found(&(struct job){ "torch-distributed:seed=3:world=4:rank=2", 128, 49152, 20000, 0, 4, 8, 1 }, 0);
 }
 
 /* numpy.memmap: all READs begin 64 KiB too early, which is a record or two, or part of one. */
@@ -315,7 +323,21 @@ static void mapped_file_is_found(void)
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(jobs); i++)
-		check_found(&jobs[i], true);
+		check_found(&jobs[i], AROUND);
+}
+
+/* A mount whose kernel reads 1 or 2 MiB around: many records before each that is read. */
+static void mapped_file_is_found_with_a_large_read_ahead(void)
+{
+	static const struct job jobs[] = {
+		{ "torch-loader:seed=42", 128, 150528, 60000, 0, 4, 8, 0 },
+		{ "torch-distributed:seed=5", 0, 602112, 16000, 0, 4, 4, 0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(jobs); i++) {
+		check_found(&jobs[i], MIB / 2);
+		check_found(&jobs[i], MIB);
+	}
 }
 
 /* By the middle of an epoch most pages of a small one are there: READs begin where these end, and say nothing. */
@@ -327,7 +349,7 @@ static void mapped_file_is_followed_where_the_kernel_has_most_of_it(void)
 	struct bed b;
 
 	bed_new(&b, size_of(&j), INFER_QUICK);
-	b.is_mapped = true;
+	b.around = AROUND;
 	read_epoch(&b, &j, e, 0, 512);
 	f = found(&b);
 	for (uint64_t at = 512; at < j.n; at += 32) {
@@ -739,6 +761,7 @@ static const struct check_test tests[] = {
 	{ "records_before_labels_are_counted_right", records_before_labels_are_counted_right },
 	{ "rank_of_several_is_found", rank_of_several_is_found },
 	{ "mapped_file_is_found", mapped_file_is_found },
+	{ "mapped_file_is_found_with_a_large_read_ahead", mapped_file_is_found_with_a_large_read_ahead },
 	{ "mapped_file_is_followed_where_the_kernel_has_most_of_it",
 	  mapped_file_is_followed_where_the_kernel_has_most_of_it },
 	{ "next_epoch_is_followed", next_epoch_is_followed },

@@ -58,7 +58,7 @@ static struct order_epoch *epoch_of(const char *text)
 static void bed_new(struct bed *b)
 {
 	struct infer_records_params params = {
-		.effort = INFER_QUICK, .threads = 1, .clock = &fake_clock, .name = name_of
+		.effort = INFER_QUICK, .threads = 1, .around = 65536, .clock = &fake_clock, .name = name_of
 	};
 
 	*b = (struct bed){ .random = check_seed(), .metrics = metrics_new(), .epoch = epoch_of(spec_text) };

@@ -236,7 +236,25 @@ static void file_that_was_cut_in_vain_is_told_all_the_same(void)
 	bed_free(&b);
 }
 
+/* Of any job: also of one that comes beside an order of files that was found. */
+static void whether_any_order_is_told_is_said(void)
+{
+	struct bed b;
+
+	bed_new(&b);
+	CHECK_INT(find(&b, ONE), 0);
+	CHECK(orders_is_found(b.o) && !b.fake.is_told);
+	CHECK_INT(tell(&b, 0, NAMED), 0);
+	CHECK_U64(b.fake.n, 2);
+	CHECK(orders_is_found(b.o) && b.fake.is_told);
+	CHECK_INT(take_back(&b, 0, "evaluation"), 0);
+	CHECK_U64(b.fake.n, 1);
+	CHECK(!b.fake.is_told);
+	bed_free(&b);
+}
+
 static const struct check_test tests[] = {
+	{ "whether_any_order_is_told_is_said", whether_any_order_is_told_is_said },
 	{ "order_of_records_is_a_job_that_nobody_told", order_of_records_is_a_job_that_nobody_told },
 	{ "order_that_was_told_wins", order_that_was_told_wins },
 	{ "order_that_was_told_wins_over_all_that_were_found",

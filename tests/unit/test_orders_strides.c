@@ -33,7 +33,7 @@ struct bed {
 static void bed_open(struct bed *b, const char *name, bool is_shared, enum infer_effort effort)
 {
 	struct orders_params params = { .mountpoint = "/mnt", .clock = clock_monotonic() };
-	struct orders_search search = { .effort = effort, .ram = 1u << 30 };
+	struct orders_search search = { .effort = effort, .ram = 1u << 30, .around = 65536 };
 	struct err err = { 0 };
 
 	b->metrics = metrics_new();

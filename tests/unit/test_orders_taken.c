@@ -108,6 +108,12 @@ static void what_is_refused_for_good_is_not_tried_again(void)
 	longer.n++;
 	CHECK(tries(&list, &other, false, NOW) == t);
 	CHECK(tries(&list, &longer, false, NOW) == t);
+	longer = f;
+	longer.around = 65536; /* a job that maps the file may be refused what another is not */
+	CHECK(tries(&list, &longer, false, NOW) == t);
+	(void)note(&list, &longer, false, TAKEN_NO_JOB, -ENOTSUP);
+	CHECK(!tries(&list, &longer, false, NOW + 1000 * NS_PER_S));
+	CHECK(tries(&list, &f, false, NOW) == t);
 }
 
 /* Another order of the file is refused while the first is in force: that goes on, and its job is known. */
@@ -133,9 +139,9 @@ static void refusal_is_of_one_order(void)
 	struct taken_list list = { 0 };
 	struct taken *t = note(&list, &f, false, TAKEN_NO_JOB, -E2BIG);
 
-	other.is_around = true;
+	other.around = 65536;
 	note(&list, &other, false, TAKEN_NO_JOB, -EBUSY);
-	CHECK(!t->is_refused && t->is_around);
+	CHECK(!t->is_refused && t->around == 65536);
 	CHECK(tries(&list, &other, false, NOW + TAKEN_RETRY_NS) == t);
 	(void)note_at(&list, &other, false, JOB, 0, NOW + TAKEN_RETRY_NS);
 	CHECK(!t->why_not && taken_is_same(&t->followed, &other));

@@ -84,7 +84,7 @@ struct dataset_found {
 	uint64_t stride;        /* UNIT_RECORD_LEAST at least */
 	uint64_t low, at, high; /* where the first one begins: between low and high, most likely at */
 	uint32_t n;             /* how many there are from there on, at least */
-	bool is_mapped;         /* by who reads it: the kernel asks for what is around a page, too */
+	uint32_t around; /* bytes that the kernel asks for before a page and behind it: it is mapped; 0: it is not */
 };
 /* From here on the records of that file are its units, those before the first one as well, and as many as
  * it has room for. A unit has all pages that may be its record's, as its place is known to some bytes
@@ -104,8 +104,8 @@ int dataset_found_map(const struct dataset *ds, struct entry_id e, uint32_t firs
 uint64_t dataset_found_start(const struct dataset *ds, struct unit_id unit);
 /* Whether it was. */
 bool dataset_unit_is_found(const struct dataset *ds, struct unit_id unit);
-/* Whether a file that was cut so was mapped by who read it when that was said last. */
-bool dataset_is_mapped(const struct dataset *ds, struct entry_id e);
+/* `around` of a file that was cut so when that was said last; else 0. */
+uint32_t dataset_around(const struct dataset *ds, struct entry_id e);
 /* The units that such a file had before; 0: it is no such file. Something may still be held of them. */
 uint32_t dataset_old_units(const struct dataset *ds, struct entry_id e, struct unit_id *ret_first);
 /* How many units there are that are no such records: what dataset_n_units was without room for these. */

@@ -12,13 +12,14 @@
 
 #define INFER_RECORD_FILES 8 /* that are looked at */
 #define INFER_NAME_MAX 512
-#define INFER_AROUND (64u << 10) /* bytes; half of the kernel's read-ahead for FUSE */
+#define INFER_READ_MOST (1u << 20) /* bytes of a READ */
 
 struct infer_records_params {
 	enum infer_effort effort; /* INFER_OFF: no order is looked for, records are. INFER_FULL is as INFER_QUICK */
 	uint64_t memory;          /* bytes that all searches may use beside their threads', 0: any */
 	unsigned threads;         /* of a search; 0: an eighth of the CPUs */
 	uint32_t world;           /* ranks of the job as its launcher says, 0: unknown */
+	uint64_t around;          /* bytes that the kernel reads before and behind what is missing of a mapped file */
 	struct clock *clock;      /* borrowed */
 	struct metrics *metrics;  /* borrowed */
 	/* What the file is called in the log. On the owner's thread; a microsecond. */
@@ -64,7 +65,7 @@ struct infer_record_file {
 	uint64_t n, origin; /* records that the order numbers; where record 0 begins: also what view.origin cannot tell,
 			     * as a file that is mapped is read from before each record on */
 	uint64_t low, high; /* origin is between these, if what was read says so */
-	bool is_around;     /* it is mapped: READs begin INFER_AROUND before their records */
+	uint64_t around;    /* it is mapped: READs begin so many bytes before their records; 0: it is not */
 	uint64_t found_after;      /* records that were read by then */
 	enum infer_plan plan;      /* INFER_PLAN_LOST: the last reads do not follow it any more */
 	double match;              /* part of the last reads that it predicted; below 0: not known */
