@@ -231,8 +231,9 @@ void tracer_drop_locked(struct cache *c, struct shard *s, struct entry_state *es
 void tracer_lost(struct cache *c, struct unit_id unit);
 
 /* --- reached.c --- */
-/* A READ has come, of a file that may have several units: tells who has come to which. Sets is_read_on.
- * is_silent: the kernel was to have all of its unit, so that nothing else will tell its reader. */
+/* What a READ is counted for: of records the first whose end it has, else what has its middle; or UNIT_NONE. */
+struct unit_id reached_unit_of(struct cache *c, const struct cache_read *r);
+/* A READ has come: tells who is at which unit, sets is_read_on. is_silent: nothing else would tell its reader. */
 void reached_note(struct cache *c, struct cache_read *r, bool is_silent);
 
 /* --- opened.c --- */

@@ -481,7 +481,7 @@ void cache_read(struct cache *c, struct cache_read *r)
 	r->is_whole = r->is_again = false;
 	r->is_read_on = false;
 	list_init(&r->in_entry);
-	r->unit = dataset_unit_of_read(c->p.dataset, r->entry, r->offset, r->length);
+	r->unit = reached_unit_of(c, r);
 	r->traits = (struct read_traits){ .mark = mark_of(c, r) };
 	is_silent = !unit_eq(r->unit, UNIT_NONE) && note_staged(c, r);
 	if (dataset_unit_map(c->p.dataset)->first &&

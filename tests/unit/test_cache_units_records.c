@@ -452,18 +452,43 @@ static void who_goes_through_records_is_told_of_all(void)
 	rig_free(rig);
 }
 
-/* The kernel reads ahead of a stream: each READ has the ends of several. */
-static void a_read_of_several_records_is_told_of_all(void)
+/* The kernel reads ahead of a stream: each READ has the ends of several. Who goes on has read those before. */
+static void a_stream_of_several_records_at_once_is_told_of_all(void)
 {
 	struct manual_clock mc;
 	struct rig *rig = rig_of_small(&mc, 0);
+	uint32_t n = N_SMALL / 8 * 8;
 
-	for (uint32_t i = 0; i < N_SMALL / 8; i++)
+	for (uint32_t i = 0; i < N_SMALL / 8; i++) {
 		(void)rig_read_check(rig, 0, (uint64_t)i * 8 * SMALL, 8 * SMALL);
+		atomic_fetch_add(&mc.now_ns, NS_PER_S);
+	}
 	for (uint32_t i = 0; i < N_SMALL; i++)
-		CHECK_U64(unit_told(rig, NEWS_REACHED, i), i < N_SMALL / 8 * 8);
-	CHECK_U64(total_bytes(rig), N_SMALL / 8 * 8 * SMALL);
+		CHECK_U64(unit_told(rig, NEWS_REACHED, i), i <= n - 8); /* of the last ones nobody knows */
+	CHECK_U64(total_bytes(rig), (uint64_t)n * SMALL);
 	CHECK_U64(rig_metric(rig, METRIC_READS_STAGED), 0); /* each is one read, and none of the kernel */
+	rig_free(rig);
+}
+
+/* The kernel has records before it, so it reads on for some pages, to the end of another record or not. */
+static void a_read_beyond_its_record_is_told_of_the_first(void)
+{
+	struct manual_clock mc;
+	struct rig *rig = rig_of_small(&mc, 0);
+	const uint32_t at[] = { 40, 20, 3, 55, 12 };
+
+	for (uint32_t k = 0; k < ARRAY_LEN(at); k++) {
+		(void)rig_read_check(rig, 0, (uint64_t)at[k] * SMALL, k % 2 ? 2 * SMALL : 3 * SMALL - PAGE);
+		atomic_fetch_add(&mc.now_ns, 10000); /* the next one at once: it is elsewhere */
+	}
+	for (uint32_t i = 0; i < N_SMALL; i++) {
+		bool is_read = false;
+
+		for (uint32_t k = 0; k < ARRAY_LEN(at); k++)
+			is_read |= at[k] == i;
+		CHECK_U64(unit_told(rig, NEWS_REACHED, i), is_read);
+	}
+	CHECK_U64(rig_metric(rig, METRIC_READS_STAGED), 0);
 	rig_free(rig);
 }
 
@@ -688,7 +713,8 @@ static const struct check_test tests[] = {
 	{ "what_the_kernel_reads_on_for_is_left_to_its_reader",
 	  what_the_kernel_reads_on_for_is_left_to_its_reader },
 	{ "who_goes_through_records_is_told_of_all", who_goes_through_records_is_told_of_all },
-	{ "a_read_of_several_records_is_told_of_all", a_read_of_several_records_is_told_of_all },
+	{ "a_stream_of_several_records_at_once_is_told_of_all", a_stream_of_several_records_at_once_is_told_of_all },
+	{ "a_read_beyond_its_record_is_told_of_the_first", a_read_beyond_its_record_is_told_of_the_first },
 	{ "of_what_was_not_pushed_all_is_told", of_what_was_not_pushed_all_is_told },
 	{ "a_late_page_is_pushed", a_late_page_is_pushed },
 	{ "a_late_page_of_another_version_is_not_pushed", a_late_page_of_another_version_is_not_pushed },
