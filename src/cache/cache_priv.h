@@ -231,7 +231,7 @@ void tracer_drop_locked(struct cache *c, struct shard *s, struct entry_state *es
 void tracer_lost(struct cache *c, struct unit_id unit);
 
 /* --- reached.c --- */
-/* What a READ is counted for: of records the first whose end it has, else what has its middle; or UNIT_NONE. */
+/* What a READ is counted for: of records the first whose end it has; else as dataset_unit_of_read; or UNIT_NONE. */
 struct unit_id reached_unit_of(struct cache *c, const struct cache_read *r);
 /* A READ has come: tells who is at which unit, sets is_read_on. is_silent: nothing else would tell its reader. */
 void reached_note(struct cache *c, struct cache_read *r, bool is_silent);

@@ -9,9 +9,8 @@
  * is dropped again, or nobody would hear of its reader. What the arena has of it stays. Whoever goes on
  * like that beyond what the kernel reads on for is a reader that goes through records: then those between
  * are told as well. Of a record that was not pushed the READ of its last page says that it is read. A READ with
- * the last pages of several is of the first, for the same reason. It was told of all once. Then, of records of
- * 30 and 60 KB of which the page cache had half anyway, a third of what was told was nobody's, and the order was
- * lost: of the next epochs 0.3 was staged, or nothing. Now it is 0.9 at 30 KB, and in half of the runs at 60.
+ * the last pages of several is of the first, for the same reason. Told of all, a third of what was told was
+ * nobody's where the page cache had half of the records of 30 and 60 KB anyway, and the order was lost.
  *
  * Runs on the caller of cache_read, with no lock held.
  */
@@ -82,28 +81,42 @@ static bool is_within_reach(struct cache *c, const struct last *last, struct uni
 	return entry_eq(from.entry, to.entry) && to.offset - from.offset < READ_ON_BYTES;
 }
 
-/* Whether the kernel has read on to it, of a unit that was pushed. Tells those that were taken for that
- * when it turns out that their reader goes through them. */
+/* Those that were taken for what the kernel read on for, when it turns out that their reader goes through them. Of
+ * one that is pushed the page was dropped, and where that may have come to pass its reader's READ will tell. */
+static void tell_skipped(struct cache *c, const struct last *last, struct unit_id unit, bool is_at_once)
+{
+	for (uint32_t v = last->unit.v + 1; has_skipped_all(last, unit) && v < unit.v; v++) {
+		struct unit_id between = { v };
+
+		if (!bits_get(c->staged, v)) {
+			note_unit(c, NEWS_REACHED, between);
+		} else if (is_at_once) {
+			tell(c, between);
+			tracer_lost(c, between); /* nobody else is expected there */
+		}
+	}
+}
+
+static bool is_at_once(const struct last *last, const struct cache_read *r)
+{
+	return ((tick_of(r->arrived_ns) - last->tick) & 0xffffff) <= tick_of(AT_ONCE_NS);
+}
+
+/* Whether the kernel has read on to it, of a unit that was pushed. */
 static bool is_read_on(struct cache *c, const struct cache_read *r, struct unit_id unit)
 {
 	struct last last = last_get(c, r->reader);
-	uint32_t tick = tick_of(r->arrived_ns);
-	bool follows = last.unit.v < unit.v &&
-		       ((tick - last.tick) & 0xffffff) <= tick_of(AT_ONCE_NS);
+	bool follows = last.unit.v < unit.v && is_at_once(&last, r);
 
 	if (follows && bits_get(c->staged, unit.v) && is_within_reach(c, &last, unit)) {
 		last.skipped |= 1u << (unit.v - last.unit.v - 1);
-		last.tick = tick;
+		last.tick = tick_of(r->arrived_ns);
 		last_set(c, r->reader, &last);
 		return true;
 	}
-	for (uint32_t k = 0; follows && has_skipped_all(&last, unit) && last.unit.v + 1 + k < unit.v; k++) {
-		struct unit_id between = { last.unit.v + 1 + k };
-
-		tell(c, between);
-		tracer_lost(c, between); /* nobody else is expected there */
-	}
-	last = (struct last){ .unit = unit, .tick = tick };
+	if (follows)
+		tell_skipped(c, &last, unit, true);
+	last = (struct last){ .unit = unit, .tick = tick_of(r->arrived_ns) };
 	last_set(c, r->reader, &last);
 	return false;
 }
@@ -163,14 +176,23 @@ struct unit_id reached_unit_of(struct cache *c, const struct cache_read *r)
 		       : unit;
 }
 
-/* Who goes on directly behind those that were taken for read on has read them. */
-static void tell_skipped(struct cache *c, const struct last *last, struct unit_id unit)
+/* Behind a READ that is told of the first record. */
+static void skip_ends(struct cache *c, const struct cache_read *r, struct last *last, struct unit_id unit)
 {
-	for (uint32_t v = last->unit.v + 1; has_skipped_all(last, unit) && v < unit.v; v++)
-		if (bits_get(c->staged, v))
-			tell(c, (struct unit_id){ v });
+	for (; !unit_eq(unit, UNIT_NONE) && unit.v - last->unit.v <= READ_ON_UNITS;
+	     unit = ended_from(c, r, (struct unit_id){ unit.v + 1 }))
+		if (!bits_get(c->staged, unit.v))
+			last->skipped |= 1u << (unit.v - last->unit.v - 1);
+}
+
+/* Whoever reads for itself, or more than the kernel reads on for, has come to all of them. */
+static void tell_all_ends(struct cache *c, const struct cache_read *r, struct unit_id unit)
+{
+	for (; !unit_eq(unit, UNIT_NONE); unit = ended_from(c, r, (struct unit_id){ unit.v + 1 }))
+		if (bits_get(c->staged, unit.v))
+			tell(c, unit);
 		else
-			note_unit(c, NEWS_REACHED, (struct unit_id){ v });
+			note_unit(c, NEWS_REACHED, unit);
 }
 
 /* A longer one is of the first record whose last page it has: the kernel may have its beginning, but not its
@@ -180,18 +202,23 @@ static bool tell_ends(struct cache *c, const struct cache_read *r)
 {
 	struct unit_id unit = first_ended(c, r), next;
 	struct last last = last_get(c, r->reader);
+	bool is_counted = unit_eq(unit, r->unit); /* else the file was cut just now, or has another size */
 
 	if (unit_eq(unit, UNIT_NONE))
 		return false;
-	tell_skipped(c, &last, unit);
-	tell(c, unit);
+	tell_skipped(c, &last, unit, false);
+	if (is_counted)
+		tell(c, unit);
+	else
+		note_unit(c, NEWS_REACHED, unit);
 	last = (struct last){ .unit = unit, .tick = tick_of(r->arrived_ns) };
 	next = ended_from(c, r, (struct unit_id){ unit.v + 1 });
-	for (; !unit_eq(next, UNIT_NONE) && next.v - unit.v <= READ_ON_UNITS;
-	     next = ended_from(c, r, (struct unit_id){ next.v + 1 }))
-		last.skipped |= 1u << (next.v - unit.v - 1);
+	if (r->is_direct || r->length > READ_ON_BYTES)
+		tell_all_ends(c, r, next);
+	else
+		skip_ends(c, r, &last, next);
 	last_set(c, r->reader, &last);
-	return unit_eq(unit, r->unit); /* unless the file was cut just now */
+	return is_counted;
 }
 
 /* The unit of which it asks for the page that says so; UNIT_NONE: of none. */

@@ -103,7 +103,7 @@ static void read_record_held_out_locked(struct cache *c, struct shard *s, struct
 	if (obj) {
 		range_once_locked(s, obj);
 		obj->mark = r->traits.mark;
-		obj->held_out = r->unit; /* a file that ends early moves the middle of the range */
+		obj->held_out = r->unit; /* where a file ends early it may be of another */
 	}
 	read_part_locked(c, s, r, obj, todo);
 }

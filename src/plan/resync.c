@@ -19,6 +19,7 @@
 #define NEAR_CANDIDATES 5u
 #define TRIED_ROUND_MAX 64u
 #define MIXED 3u       /* a breadth: see resync_fit_mixed */
+#define NARROW 4u
 #define AT_WORK 8u     /* readers, where they are not given */
 #define TRIED_EPOCHS 64u /* of a job that does not say how many it reads */
 
@@ -78,6 +79,18 @@ static struct window resync_best_window(const struct point *points, uint32_t n, 
 	return best;
 }
 
+/* A few reads that are nobody's (the kernel has read on) make a window as wide as it may be. Where three quarters
+ * of its reads are within a quarter of it, that is where the readers are: those of a job that is as wide as the
+ * window are spread over all of it. */
+static void resync_narrow(const struct point *points, uint32_t n, struct window *w)
+{
+	uint64_t width = (w->last - w->first) / NARROW;
+	struct window narrow = resync_best_window(points, n, width);
+
+	if (4 * narrow.reads >= 3 * w->reads)
+		*w = narrow;
+}
+
 /* The job's reads among those of another reader, as many or more: a share of the last reads lies in
  * one window, far more than chance would put there. */
 static bool resync_fit_mixed(const struct plan_job *job, const struct order_epoch *ep,
@@ -119,7 +132,11 @@ static bool resync_fit(const struct plan_job *job, const struct order_epoch *ep,
 		width = MIN(width, ep->length / 2 + job_positions(job, reads));
 	n = resync_collect_points(job, ep, reads, points);
 	*ret = resync_best_window(points, n, width);
-	return ret->reads * 100 >= reads * 95;
+	if (ret->reads * 100 < reads * 95)
+		return false;
+	if (breadth)
+		resync_narrow(points, n, ret);
+	return true;
 }
 
 /* A wide window is for when nothing else helped: before, it might hold two places, the one that was

@@ -488,7 +488,41 @@ static void a_read_beyond_its_record_is_told_of_the_first(void)
 			is_read |= at[k] == i;
 		CHECK_U64(unit_told(rig, NEWS_REACHED, i), is_read);
 	}
+	CHECK_U64(total_bytes(rig), 2 * 2 * SMALL + 3 * (3 * SMALL - PAGE));
 	CHECK_U64(rig_metric(rig, METRIC_READS_STAGED), 0);
+	rig_free(rig);
+}
+
+/* From a record that was pushed over two more to one that was not. */
+static void what_the_kernel_reads_on_for_beyond_pushed_records_tells_nothing_of_them(void)
+{
+	struct manual_clock mc;
+	struct rig *rig = rig_of_small(&mc, 5);
+
+	CHECK_INT(come(rig, &mc, 2, NS_PER_S), READ_ARENA);
+	CHECK_INT(come(rig, &mc, 3, 20000), READ_ARENA);
+	CHECK_INT(come(rig, &mc, 4, 20000), READ_ARENA);
+	atomic_fetch_add(&mc.now_ns, 20000);
+	CHECK_INT(rig_read_check(rig, 0, 5 * SMALL, SMALL), READ_MISS);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, 2), 1);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, 3), 0);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, 4), 0);
+	CHECK_INT(come(rig, &mc, 4, NS_PER_S), READ_ARENA); /* their readers */
+	CHECK_INT(come(rig, &mc, 3, NS_PER_S), READ_ARENA);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, 3), 1);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, 4), 1);
+	rig_free(rig);
+}
+
+/* Such a READ is no read-ahead. */
+static void a_longer_read_than_the_kernel_reads_on_for_is_told_of_all(void)
+{
+	struct manual_clock mc;
+	struct rig *rig = rig_of_small(&mc, 0);
+
+	(void)rig_read_check(rig, 0, 8 * SMALL, 20 * SMALL);
+	for (uint32_t i = 0; i < N_SMALL; i++)
+		CHECK_U64(unit_told(rig, NEWS_REACHED, i), i >= 8 && i < 28);
 	rig_free(rig);
 }
 
@@ -715,6 +749,10 @@ static const struct check_test tests[] = {
 	{ "who_goes_through_records_is_told_of_all", who_goes_through_records_is_told_of_all },
 	{ "a_stream_of_several_records_at_once_is_told_of_all", a_stream_of_several_records_at_once_is_told_of_all },
 	{ "a_read_beyond_its_record_is_told_of_the_first", a_read_beyond_its_record_is_told_of_the_first },
+	{ "what_the_kernel_reads_on_for_beyond_pushed_records_tells_nothing_of_them",
+	  what_the_kernel_reads_on_for_beyond_pushed_records_tells_nothing_of_them },
+	{ "a_longer_read_than_the_kernel_reads_on_for_is_told_of_all",
+	  a_longer_read_than_the_kernel_reads_on_for_is_told_of_all },
 	{ "of_what_was_not_pushed_all_is_told", of_what_was_not_pushed_all_is_told },
 	{ "a_late_page_is_pushed", a_late_page_is_pushed },
 	{ "a_late_page_of_another_version_is_not_pushed", a_late_page_of_another_version_is_not_pushed },

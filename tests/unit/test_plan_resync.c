@@ -324,6 +324,38 @@ static void any_epoch_may_be_the_one_that_is_repeated(void)
 	story_free(st);
 }
 
+#define NOISE_RUNS 40u
+
+/* As where the kernel reads on beyond records: one event in nine is nobody's. Of a lost job so few may lie in one
+ * half of the epoch with the rest, which says nothing of where its readers are. */
+static void a_few_reads_of_nobody_make_no_wide_window(void)
+{
+	uint64_t seed = check_seed();
+	uint32_t n_found = 0;
+
+	for (uint32_t run = 0; run < NOISE_RUNS; run++) {
+		struct order_info info = info_of(0);
+		struct story *st = story_of(&info);
+		struct plan_status s;
+
+		story_read(st, 0, 0, 600);
+		for (uint32_t i = 0; i < 300; i++)
+			story_open(st, (uint32_t)check_rand_below(&seed, 4000));
+		CHECK_INT(story_status(st).state, PLAN_LOST);
+		for (uint64_t p = 800; p < 2600; p++) {
+			story_read(st, 0, p, p + 1);
+			if (check_rand_below(&seed, 8) == 0)
+				story_open(st, (uint32_t)check_rand_below(&seed, 4000));
+		}
+		s = story_status(st);
+		n_found += s.state != PLAN_LOST;
+		if (s.state != PLAN_LOST)
+			CHECK(s.span < 1000 && s.position >= 2000);
+		story_free(st);
+	}
+	CHECK(n_found >= NOISE_RUNS * 3 / 4);
+}
+
 #define WORKERS 4
 #define BATCH 16
 
@@ -427,6 +459,7 @@ static const struct check_test tests[] = {
 	{ "a_first_read_that_fits_the_next_epoch_hides_no_repetition",
 	  a_first_read_that_fits_the_next_epoch_hides_no_repetition },
 	{ "a_job_killed_and_started_again_is_found", a_job_killed_and_started_again_is_found },
+	{ "a_few_reads_of_nobody_make_no_wide_window", a_few_reads_of_nobody_make_no_wide_window },
 	{ "opens_nobody_saw_are_no_mismatch", opens_nobody_saw_are_no_mismatch },
 	{ "an_epoch_that_cannot_be_computed_is_asked_for_again",
 	  an_epoch_that_cannot_be_computed_is_asked_for_again },
