@@ -206,6 +206,13 @@ static bool tell_ends(struct cache *c, const struct cache_read *r)
 
 	if (unit_eq(unit, UNIT_NONE))
 		return false;
+	/* It has pages of those before: then its READs are several. */
+	if (last.unit.v < unit.v && is_at_once(&last, r) && is_within_reach(c, &last, unit)) {
+		skip_ends(c, r, &last, unit);
+		last.tick = tick_of(r->arrived_ns);
+		last_set(c, r->reader, &last);
+		return false;
+	}
 	tell_skipped(c, &last, unit, false);
 	if (is_counted)
 		tell(c, unit);

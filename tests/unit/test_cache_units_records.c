@@ -514,6 +514,27 @@ static void what_the_kernel_reads_on_for_beyond_pushed_records_tells_nothing_of_
 	rig_free(rig);
 }
 
+/* It has pages of those between, so there are several READs of what it reads on for. */
+static void what_is_read_on_for_in_several_reads_is_told_of_the_first(void)
+{
+	struct manual_clock mc;
+	struct rig *rig = rig_of_small(&mc, 0);
+
+	(void)rig_read_check(rig, 0, 20 * SMALL, SMALL);
+	atomic_fetch_add(&mc.now_ns, 20000);
+	(void)rig_read_check(rig, 0, 22 * SMALL, 2 * SMALL);
+	for (uint32_t i = 0; i < N_SMALL; i++)
+		CHECK_U64(unit_told(rig, NEWS_REACHED, i), i == 20);
+	/* Later, or farther away, is another reader. */
+	atomic_fetch_add(&mc.now_ns, NS_PER_MS);
+	(void)rig_read_check(rig, 0, 23 * SMALL, SMALL);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, 23), 1);
+	atomic_fetch_add(&mc.now_ns, 20000);
+	(void)rig_read_check(rig, 0, 33 * SMALL, SMALL);
+	CHECK_U64(unit_told(rig, NEWS_REACHED, 33), 1);
+	rig_free(rig);
+}
+
 /* Such a READ is no read-ahead. */
 static void a_longer_read_than_the_kernel_reads_on_for_is_told_of_all(void)
 {
@@ -751,6 +772,8 @@ static const struct check_test tests[] = {
 	{ "a_read_beyond_its_record_is_told_of_the_first", a_read_beyond_its_record_is_told_of_the_first },
 	{ "what_the_kernel_reads_on_for_beyond_pushed_records_tells_nothing_of_them",
 	  what_the_kernel_reads_on_for_beyond_pushed_records_tells_nothing_of_them },
+	{ "what_is_read_on_for_in_several_reads_is_told_of_the_first",
+	  what_is_read_on_for_in_several_reads_is_told_of_the_first },
 	{ "a_longer_read_than_the_kernel_reads_on_for_is_told_of_all",
 	  a_longer_read_than_the_kernel_reads_on_for_is_told_of_all },
 	{ "of_what_was_not_pushed_all_is_told", of_what_was_not_pushed_all_is_told },
