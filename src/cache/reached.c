@@ -8,9 +8,10 @@
  * next ones are asked for at the same moment, by the same thread. These are not told, and the kernel's page
  * is dropped again, or nobody would hear of its reader. What the arena has of it stays. Whoever goes on
  * like that beyond what the kernel reads on for is a reader that goes through records: then those between
- * are told as well. Of a record that was not pushed the READ of its last page says that it is read. A READ with
- * the last pages of several is of the first, for the same reason. Told of all, a third of what was told was
- * nobody's where the page cache had half of the records of 30 and 60 KB anyway, and the order was lost.
+ * are told as well. Of a record that was not pushed the READ of its last page says that it is read. A READ
+ * with the last pages of several is of the first, for the same reason, unless it is direct or longer than
+ * that. Told of all, a third of what was told was nobody's where the page cache had half of the records of 30
+ * and 60 KB anyway, and the order was lost.
  *
  * Runs on the caller of cache_read, with no lock held.
  */
@@ -83,14 +84,14 @@ static bool is_within_reach(struct cache *c, const struct last *last, struct uni
 
 /* Those that were taken for what the kernel read on for, when it turns out that their reader goes through them. Of
  * one that is pushed the page was dropped, and where that may have come to pass its reader's READ will tell. */
-static void tell_skipped(struct cache *c, const struct last *last, struct unit_id unit, bool is_at_once)
+static void tell_skipped(struct cache *c, const struct last *last, struct unit_id unit, bool is_now)
 {
 	for (uint32_t v = last->unit.v + 1; has_skipped_all(last, unit) && v < unit.v; v++) {
 		struct unit_id between = { v };
 
 		if (!bits_get(c->staged, v)) {
 			note_unit(c, NEWS_REACHED, between);
-		} else if (is_at_once) {
+		} else if (is_now) {
 			tell(c, between);
 			tracer_lost(c, between); /* nobody else is expected there */
 		}
@@ -176,6 +177,20 @@ struct unit_id reached_unit_of(struct cache *c, const struct cache_read *r)
 		       : unit;
 }
 
+/* Where the kernel has pages of what it reads on for, its READs of that are several. They end no farther from the
+ * record that is read than it reads on. */
+static bool is_read_on_to(struct cache *c, const struct last *last, const struct cache_read *r, struct unit_id unit)
+{
+	struct dataset_extent from;
+
+	if (r->is_direct || last->unit.v >= unit.v || unit.v - last->unit.v > READ_ON_UNITS ||
+	    !is_at_once(last, r))
+		return false;
+	from = dataset_unit_own(c->p.dataset, last->unit);
+	return entry_eq(from.entry, r->entry) &&
+	       r->offset + r->length <= from.offset + from.length + READ_ON_BYTES;
+}
+
 /* Behind a READ that is told of the first record. */
 static void skip_ends(struct cache *c, const struct cache_read *r, struct last *last, struct unit_id unit)
 {
@@ -197,7 +212,8 @@ static void tell_all_ends(struct cache *c, const struct cache_read *r, struct un
 
 /* A longer one is of the first record whose last page it has: the kernel may have its beginning, but not its
  * end. Of what is behind that nobody knows: where the kernel has records before it, it reads on, for as much as
- * 128 KiB. The next READ says whether it was a reader of several. True: it is told of what it is counted for. */
+ * 128 KiB. The next READ says whether it was a reader of several. True: nobody else need tell of what it is
+ * counted for. */
 static bool tell_ends(struct cache *c, const struct cache_read *r)
 {
 	struct unit_id unit = first_ended(c, r), next;
@@ -206,12 +222,11 @@ static bool tell_ends(struct cache *c, const struct cache_read *r)
 
 	if (unit_eq(unit, UNIT_NONE))
 		return false;
-	/* It has pages of those before: then its READs are several. */
-	if (last.unit.v < unit.v && is_at_once(&last, r) && is_within_reach(c, &last, unit)) {
+	if (is_read_on_to(c, &last, r, unit)) {
 		skip_ends(c, r, &last, unit);
 		last.tick = tick_of(r->arrived_ns);
 		last_set(c, r->reader, &last);
-		return false;
+		return true; /* there is nothing to tell */
 	}
 	tell_skipped(c, &last, unit, false);
 	if (is_counted)

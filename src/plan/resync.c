@@ -81,10 +81,10 @@ static struct window resync_best_window(const struct point *points, uint32_t n, 
 
 /* A few reads that are nobody's (the kernel has read on) make a window as wide as it may be. Where three quarters
  * of its reads are within a quarter of it, that is where the readers are: those of a job that is as wide as the
- * window are spread over all of it. */
-static void resync_narrow(const struct point *points, uint32_t n, struct window *w)
+ * window are spread over all of it. No narrower than readers are known to be apart. */
+static void resync_narrow(const struct plan_job *job, const struct point *points, uint32_t n, struct window *w)
 {
-	uint64_t width = (w->last - w->first) / NARROW;
+	uint64_t width = MAX((w->last - w->first) / NARROW, job->span);
 	struct window narrow = resync_best_window(points, n, width);
 
 	if (4 * narrow.reads >= 3 * w->reads)
@@ -135,7 +135,7 @@ static bool resync_fit(const struct plan_job *job, const struct order_epoch *ep,
 	if (ret->reads * 100 < reads * 95)
 		return false;
 	if (breadth)
-		resync_narrow(points, n, ret);
+		resync_narrow(job, points, n, ret);
 	return true;
 }
 

@@ -425,6 +425,7 @@ struct rig_read *rig_read_start(struct rig *rig, uint32_t file, uint64_t offset,
 	r->read.length = length;
 	r->read.renewal = dataset_renewal(rig->dataset, r->read.entry); /* opened just now */
 	r->read.arrived_ns = clock_now(rig->options.clock ? rig->options.clock : clock_monotonic());
+	r->read.is_direct = rig->is_direct;
 	r->read.done = read_done;
 	cache_read(rig->cache, &r->read);
 	return r;

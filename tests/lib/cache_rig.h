@@ -92,6 +92,7 @@ struct rig {
 	int stage_status;
 	_Atomic int settle_status; /* of settling, 0: it succeeds */
 	bool is_stage_held; /* operations on pages wait */
+	bool is_direct;     /* READs are, from now on */
 	uint32_t n_held;
 	void (*on_store)(struct rig *rig, uint32_t entry); /* runs inside a push */
 };
