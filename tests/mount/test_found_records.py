@@ -271,6 +271,36 @@ def file_that_was_mapped_and_is_read(place):
         tap.ok("but the last ones are not" in words, "and that they are not read so is said", words)
 
 
+def page_cache_that_has_half(place):
+    """Records that the kernel keeps have silent readers, and beside them it reads on to the ends of others. Whatever the order has made of
+    that: when the kernel has dropped them it is followed to its place."""
+    n, stride = 3000, 60000
+    with Raw(place, n=n, stride=stride, ram="48M") as raw:
+        tap.equal(raw.read_slowly(epoch_of(ORDER, 0, n)[:700]), [], "every byte is right")
+        raw.wait_followed()
+        drops = raw.is_right
+
+        def keeps_half(k):
+            if rng.random() < 0.5:
+                return drops(k)
+            raw.read += 1
+            return os.pread(raw.fd, stride, k * stride) == raw.data[k * stride:(k + 1) * stride]
+
+        raw.is_right = keeps_half
+        tap.equal(raw.read_slowly(epoch_of(ORDER, 0, n)[700:] + epoch_of(ORDER, 1, n) + epoch_of(ORDER, 2, n)), [],
+                  "every byte is right while the kernel keeps half of the records")
+        raw.is_right = drops
+        os.posix_fadvise(raw.fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        order = epoch_of(ORDER, 3, n)
+        tap.equal(raw.read_slowly(order[:1500]), [], "and when it has dropped them")
+        before = decided(raw)
+        tap.equal(raw.read_slowly(order[1500:]), [], "and after")
+        after = decided(raw)
+        part = staged(before, after)
+        tap.note(f"after half of the records were kept: staged {part:.3f}")
+        tap.ok(part >= 0.5, "then most are there before their reader", part, after["order"])
+
+
 def file_that_is_replaced(place):
     # Not through slowfs: to that a path is an inode, and who reads the old file leaves its pages there.
     with Raw(place, is_slow=False, revalidate=1) as raw:
@@ -288,4 +318,4 @@ def file_that_is_replaced(place):
 
 mountkit.run(first_epoch_is_followed, job_that_goes_on_otherwise, order_that_is_told_wins, records_behind_a_head,
              file_of_a_validation_set_beside, file_that_is_mapped, file_that_was_mapped_and_is_read,
-             file_that_is_replaced)
+             page_cache_that_has_half, file_that_is_replaced)
