@@ -247,9 +247,16 @@ void drive_free(struct drive *d)
 
 void drive_set_memory(struct drive *d, uint64_t ram_bytes, uint64_t stage_bytes)
 {
-	atomic_store(&d->arena_bytes, MIN(ram_bytes, d->p.cache.arena_bytes));
+	uint64_t arena_bytes = MIN(ram_bytes, d->p.cache.arena_bytes);
+	bool is_more = arena_bytes > atomic_load(&d->arena_bytes);
+
+	/* The arena never refuses what the planner was told that there is. */
+	if (is_more)
+		cache_set_memory(d->cache, ram_bytes);
+	atomic_store(&d->arena_bytes, arena_bytes);
 	atomic_store(&d->stage_bytes, MIN(stage_bytes, d->p.stage_bytes));
-	cache_set_memory(d->cache, ram_bytes);
+	if (!is_more)
+		cache_set_memory(d->cache, ram_bytes);
 	news_wake(d->news);
 }
 

@@ -204,7 +204,6 @@ static uint64_t planner_round(struct drive *d, bool is_asked, uint64_t now)
 
 	if (is_asked)
 		take_request(d, now);
-	step_memory(&d->step, atomic_load(&d->arena_bytes), atomic_load(&d->stage_bytes));
 	wake_ns = step_round(&d->step, now);
 	look_and_publish(d, now);
 	return wake_ns;
@@ -225,6 +224,8 @@ void *planner_main(void *drive)
 			most = MIN(wake_ns - now, SWEEP_NS);
 		news_take(d->news, is_last ? 0 : most, &batch);
 		now = clock_now(d->clock);
+		/* Before the answers: a smaller arena may have refused some. */
+		step_memory(&d->step, atomic_load(&d->arena_bytes), atomic_load(&d->stage_bytes));
 		feed_batch(d, &batch, now);
 		if (is_last) {
 			end_planning(d);

@@ -6,7 +6,11 @@
  *
  * So a refused fetch cuts it below what is in use, which makes the next step drop something;
  * refusals of requests that were asked for before the cut say nothing new. It comes back slowly, in
- * case sizes change. Must never fall below half of the arena: refusals then have another cause. */
+ * case sizes change. Must never fall below half of the arena: refusals then have another cause.
+ *
+ * An arena that became smaller refuses what is on its way, too, for what it still holds. That says
+ * nothing of holes: once it was taken for them, and half of the memory that came back stayed unused
+ * for five minutes. */
 #include "plan_priv.h"
 
 #include <errno.h>
@@ -42,12 +46,24 @@ void usable_step(struct plan *plan, uint64_t now_ns)
 	plan->usable_grown_ns = now_ns;
 }
 
+/* What was asked for until now says nothing of the arena as it is from here on. */
+static void usable_wait(struct plan *plan)
+{
+	plan->usable_unanswered =
+		plan->inflight_source + plan->inflight_store + plan->inflight_adopted;
+}
+
+/* What is added has no holes yet. */
 void usable_resize(struct plan *plan, uint64_t pages)
 {
 	assert(pages && pages <= plan->full_pages);
-	plan->usable *= (double)pages / (double)plan->arena_pages;
+	if (pages > plan->arena_pages)
+		plan->usable += (double)(pages - plan->arena_pages);
+	else
+		plan->usable *= (double)pages / (double)plan->arena_pages;
+	if (pages < plan->arena_pages)
+		usable_wait(plan);
 	plan->arena_pages = pages;
-	plan->usable = MIN(plan->usable, (double)pages);
 }
 
 static void usable_cut(struct plan *plan, uint32_t pages)
@@ -56,7 +72,7 @@ static void usable_cut(struct plan *plan, uint32_t pages)
 	double cut = MAX(2.0 * pages, all / CUT_PARTS);
 
 	plan->usable = MAX(MIN(plan->usable, (double)plan->used_pages) - cut, all / 2);
-	plan->usable_unanswered = plan->inflight_source + plan->inflight_store;
+	usable_wait(plan);
 }
 
 /* A fetch was answered; it no longer counts as in flight but still as used. */

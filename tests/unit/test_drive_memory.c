@@ -67,9 +67,55 @@ static void planned_copies_leave_and_the_next_plan_has_no_more(void)
 	rig_free(rig);
 }
 
+/* The planner waits between two fetches until the arena has become smaller. */
+struct shrinking {
+	struct drive_probe probe;
+	struct rig *_Atomic rig;
+	_Atomic bool waits, is_small;
+};
+
+static uint8_t wait_for_the_smaller_arena(void *ctx, const struct probe_use *use)
+{
+	struct shrinking *s = ctx;
+
+	(void)use;
+	RIG_UNTIL(atomic_load(&s->rig));
+	if (arena_used(atomic_load(&s->rig)->arena) > 12 * MIB && !atomic_load(&s->waits)) {
+		atomic_store(&s->waits, true);
+		RIG_UNTIL(atomic_load(&s->is_small));
+	}
+	return 0;
+}
+
+/* The refusal was taken for holes: a part of the memory that came back stayed unused for minutes. */
+static void what_a_smaller_arena_refuses_costs_nothing_when_it_is_large_again(void)
+{
+	struct shrinking s = { .probe = { .ctx = &s, .hold_back = wait_for_the_smaller_arena } };
+	struct rig *rig = rig_new(&(struct rig_options){ .n = 200,
+							 .size = 100 * KIB,
+							 .arena_limit = 32 * MIB,
+							 .arena_bytes = 28 * MIB,
+							 .stage_bytes = 2 * MIB,
+							 .drive_probe = &s.probe,
+							 .order = "sequential" });
+
+	atomic_store(&s.rig, rig);
+	RIG_UNTIL(atomic_load(&s.waits));
+	drive_set_memory(rig->drive, 8 * MIB, MIB);
+	atomic_store(&s.is_small, true);
+	rig_wait_metric(rig, METRIC_PREFETCH_FAILED, 1);
+	RIG_UNTIL(status(rig).arena_bytes <= 8 * MIB && arena_used(rig->arena) <= 8 * MIB);
+	drive_set_memory(rig->drive, 32 * MIB, 2 * MIB);
+	RIG_UNTIL(status(rig).arena_bytes > 13 * MIB);
+	read_files(rig, 200);
+	rig_free(rig);
+}
+
 static const struct check_test tests[] = {
 	{ "plain_copies_leave_at_once", plain_copies_leave_at_once },
 	{ "planned_copies_leave_and_the_next_plan_has_no_more",
 	  planned_copies_leave_and_the_next_plan_has_no_more },
+	{ "what_a_smaller_arena_refuses_costs_nothing_when_it_is_large_again",
+	  what_a_smaller_arena_refuses_costs_nothing_when_it_is_large_again },
 };
 CHECK_MAIN(tests)

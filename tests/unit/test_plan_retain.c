@@ -164,6 +164,53 @@ static void a_smaller_arena_is_kept_to_and_a_larger_one_used_again(void)
 	story_free(st);
 }
 
+/* It still holds what is to leave: that is no hole. */
+static void what_a_smaller_arena_refuses_is_no_hole(void)
+{
+	struct plan_params p = story_params(&info_400);
+	struct story *st;
+	uint32_t on_the_way;
+
+	p.arena_bytes = 4096 * 400;
+	st = story_prepare(p, NULL);
+	st->is_auto[PLAN_ACT_FETCH] = false;
+	story_step(st);
+	on_the_way = st->n_log;
+	CHECK(on_the_way >= 8);
+	plan_set_memory(st->plan, 4096 * 100, 4096 * 16);
+	for (uint32_t i = 0; i < on_the_way; i++)
+		story_fetched(st, st->log[i].unit.v, -ENOMEM);
+	plan_set_memory(st->plan, UINT64_MAX, UINT64_MAX);
+	st->is_auto[PLAN_ACT_FETCH] = true;
+	story_read(st, 0, 0, 400);
+	CHECK_U64(story_status(st).arena_bytes, 4096 * 400);
+	story_free(st);
+}
+
+/* What is cut is cut of what was there. */
+static void memory_that_comes_back_has_no_holes(void)
+{
+	struct plan_params p = story_params(&info_400);
+	struct story *st;
+
+	p.arena_bytes = 4096 * 400;
+	st = story_prepare(p, NULL);
+	st->is_auto[PLAN_ACT_FETCH] = false;
+	plan_set_memory(st->plan, 4096 * 100, 4096 * 16);
+	story_step(st);
+	CHECK(st->n_log);
+	for (uint32_t i = 0; i < st->n_log; i++) /* half of the 100, at worst */
+		story_fetched(st, st->log[i].unit.v, -ENOMEM);
+	plan_set_memory(st->plan, UINT64_MAX, UINT64_MAX);
+	st->is_auto[PLAN_ACT_FETCH] = true;
+	st->now += 200 * NS_PER_MS;
+	story_step(st);
+	/* half of 350, as nothing was read yet */
+	CHECK(story_status(st).arena_bytes >= 4096ull * 175);
+	CHECK(story_status(st).arena_bytes < 4096ull * 180);
+	story_free(st);
+}
+
 /* A sample that never found room would keep those behind it out. */
 static void some_of_the_largest_samples_always_fit(void)
 {
@@ -247,6 +294,8 @@ static const struct check_test tests[] = {
 	  units_that_are_not_there_yet_count_for_nothing },
 	{ "a_smaller_arena_is_kept_to_and_a_larger_one_used_again",
 	  a_smaller_arena_is_kept_to_and_a_larger_one_used_again },
+	{ "what_a_smaller_arena_refuses_is_no_hole", what_a_smaller_arena_refuses_is_no_hole },
+	{ "memory_that_comes_back_has_no_holes", memory_that_comes_back_has_no_holes },
 	{ "some_of_the_largest_samples_always_fit", some_of_the_largest_samples_always_fit },
 	{ "what_fits_is_read_from_the_source_once", what_fits_is_read_from_the_source_once },
 	{ "a_steady_epoch_reads_what_does_not_fit_and_a_window",
