@@ -250,7 +250,7 @@ void drive_set_memory(struct drive *d, uint64_t ram_bytes, uint64_t stage_bytes)
 	uint64_t arena_bytes = MIN(ram_bytes, d->p.cache.arena_bytes);
 	bool is_more = arena_bytes > atomic_load(&d->arena_bytes);
 
-	/* The arena never refuses what the planner was told that there is. */
+	/* The planner is never told of more than the arena has. */
 	if (is_more)
 		cache_set_memory(d->cache, ram_bytes);
 	atomic_store(&d->arena_bytes, arena_bytes);

@@ -103,7 +103,7 @@ struct plan {
 	double usable; /* pages */
 	uint64_t usable_grown_ns, usable_not_before_ns;
 	uint32_t usable_unanswered,
-		usable_refused; /* fetches asked for before the last cut; in a row */
+		usable_refused; /* fetches asked for before the last cut or change of size; in a row */
 	uint64_t used_pages, staged_pages, pinned_pages; /* also what is being staged, pinned */
 	uint64_t held_pages, fresh_pages, fetching_pages;
 	uint32_t lost_next; /* the unit that retain_shed looks at next */

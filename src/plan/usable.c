@@ -53,7 +53,7 @@ static void usable_wait(struct plan *plan)
 		plan->inflight_source + plan->inflight_store + plan->inflight_adopted;
 }
 
-/* What is added has no holes yet. */
+/* What is added is taken as without holes; and what the smaller one refused is not its doing. */
 void usable_resize(struct plan *plan, uint64_t pages)
 {
 	assert(pages && pages <= plan->full_pages);
@@ -61,7 +61,7 @@ void usable_resize(struct plan *plan, uint64_t pages)
 		plan->usable += (double)(pages - plan->arena_pages);
 	else
 		plan->usable *= (double)pages / (double)plan->arena_pages;
-	if (pages < plan->arena_pages)
+	if (pages != plan->arena_pages)
 		usable_wait(plan);
 	plan->arena_pages = pages;
 }

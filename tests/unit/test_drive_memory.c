@@ -87,15 +87,18 @@ static uint8_t wait_for_the_smaller_arena(void *ctx, const struct probe_use *use
 	return 0;
 }
 
-/* The refusal was taken for holes: a part of the memory that came back stayed unused for minutes. */
+/* The refusal was taken for holes: a part of the memory that came back stayed unused for minutes. The
+ * clock stands, so that nothing comes back with time. */
 static void what_a_smaller_arena_refuses_costs_nothing_when_it_is_large_again(void)
 {
 	struct shrinking s = { .probe = { .ctx = &s, .hold_back = wait_for_the_smaller_arena } };
+	struct manual_clock mc = { .clock = { manual_now }, .now_ns = 1000 * NS_PER_S };
 	struct rig *rig = rig_new(&(struct rig_options){ .n = 200,
 							 .size = 100 * KIB,
 							 .arena_limit = 32 * MIB,
 							 .arena_bytes = 28 * MIB,
 							 .stage_bytes = 2 * MIB,
+							 .clock = &mc.clock,
 							 .drive_probe = &s.probe,
 							 .order = "sequential" });
 

@@ -187,6 +187,26 @@ static void what_a_smaller_arena_refuses_is_no_hole(void)
 	story_free(st);
 }
 
+static void what_it_refused_is_no_hole_in_the_larger_one(void)
+{
+	struct plan_params p = story_params(&info_400);
+	struct story *st;
+
+	p.arena_bytes = 4096 * 400;
+	st = story_prepare(p, NULL);
+	st->is_auto[PLAN_ACT_FETCH] = false;
+	plan_set_memory(st->plan, 4096 * 100, 4096 * 16);
+	story_step(st);
+	CHECK(st->n_log >= 8);
+	plan_set_memory(st->plan, UINT64_MAX, UINT64_MAX);
+	for (uint32_t i = 0, n = st->n_log; i < n; i++)
+		story_fetched(st, st->log[i].unit.v, -ENOMEM);
+	st->is_auto[PLAN_ACT_FETCH] = true;
+	story_step(st);
+	CHECK_U64(story_status(st).arena_bytes, 4096 * 200); /* half, as nothing was read yet */
+	story_free(st);
+}
+
 /* What is cut is cut of what was there. */
 static void memory_that_comes_back_has_no_holes(void)
 {
@@ -295,6 +315,8 @@ static const struct check_test tests[] = {
 	{ "a_smaller_arena_is_kept_to_and_a_larger_one_used_again",
 	  a_smaller_arena_is_kept_to_and_a_larger_one_used_again },
 	{ "what_a_smaller_arena_refuses_is_no_hole", what_a_smaller_arena_refuses_is_no_hole },
+	{ "what_it_refused_is_no_hole_in_the_larger_one",
+	  what_it_refused_is_no_hole_in_the_larger_one },
 	{ "memory_that_comes_back_has_no_holes", memory_that_comes_back_has_no_holes },
 	{ "some_of_the_largest_samples_always_fit", some_of_the_largest_samples_always_fit },
 	{ "what_fits_is_read_from_the_source_once", what_fits_is_read_from_the_source_once },
