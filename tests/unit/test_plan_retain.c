@@ -164,24 +164,36 @@ static void a_smaller_arena_is_kept_to_and_a_larger_one_used_again(void)
 	story_free(st);
 }
 
-/* It still holds what is to leave: that is no hole. */
-static void what_a_smaller_arena_refuses_is_no_hole(void)
+/* An arena of 400 pages; the test answers what is fetched. */
+static struct story *story_unanswered(void)
 {
 	struct plan_params p = story_params(&info_400);
 	struct story *st;
-	uint32_t on_the_way;
 
 	p.arena_bytes = 4096 * 400;
 	st = story_prepare(p, NULL);
 	st->is_auto[PLAN_ACT_FETCH] = false;
-	story_step(st);
-	on_the_way = st->n_log;
-	CHECK(on_the_way >= 8);
-	plan_set_memory(st->plan, 4096 * 100, 4096 * 16);
-	for (uint32_t i = 0; i < on_the_way; i++)
+	return st;
+}
+
+/* And answers from here on. */
+static void refuse_all(struct story *st)
+{
+	CHECK(st->n_log >= 8);
+	for (uint32_t i = 0, n = st->n_log; i < n; i++)
 		story_fetched(st, st->log[i].unit.v, -ENOMEM);
-	plan_set_memory(st->plan, UINT64_MAX, UINT64_MAX);
 	st->is_auto[PLAN_ACT_FETCH] = true;
+}
+
+/* It still holds what is to leave: that is no hole. */
+static void what_a_smaller_arena_refuses_is_no_hole(void)
+{
+	struct story *st = story_unanswered();
+
+	story_step(st);
+	plan_set_memory(st->plan, 4096 * 100, 4096 * 16);
+	refuse_all(st);
+	plan_set_memory(st->plan, UINT64_MAX, UINT64_MAX);
 	story_read(st, 0, 0, 400);
 	CHECK_U64(story_status(st).arena_bytes, 4096 * 400);
 	story_free(st);
@@ -189,40 +201,26 @@ static void what_a_smaller_arena_refuses_is_no_hole(void)
 
 static void what_it_refused_is_no_hole_in_the_larger_one(void)
 {
-	struct plan_params p = story_params(&info_400);
-	struct story *st;
+	struct story *st = story_unanswered();
 
-	p.arena_bytes = 4096 * 400;
-	st = story_prepare(p, NULL);
-	st->is_auto[PLAN_ACT_FETCH] = false;
 	plan_set_memory(st->plan, 4096 * 100, 4096 * 16);
 	story_step(st);
-	CHECK(st->n_log >= 8);
 	plan_set_memory(st->plan, UINT64_MAX, UINT64_MAX);
-	for (uint32_t i = 0, n = st->n_log; i < n; i++)
-		story_fetched(st, st->log[i].unit.v, -ENOMEM);
-	st->is_auto[PLAN_ACT_FETCH] = true;
+	refuse_all(st);
 	story_step(st);
 	CHECK_U64(story_status(st).arena_bytes, 4096 * 200); /* half, as nothing was read yet */
 	story_free(st);
 }
 
-/* What is cut is cut of what was there. */
+/* What is cut is cut of what was there: half of the 100, at worst. */
 static void memory_that_comes_back_has_no_holes(void)
 {
-	struct plan_params p = story_params(&info_400);
-	struct story *st;
+	struct story *st = story_unanswered();
 
-	p.arena_bytes = 4096 * 400;
-	st = story_prepare(p, NULL);
-	st->is_auto[PLAN_ACT_FETCH] = false;
 	plan_set_memory(st->plan, 4096 * 100, 4096 * 16);
 	story_step(st);
-	CHECK(st->n_log);
-	for (uint32_t i = 0; i < st->n_log; i++) /* half of the 100, at worst */
-		story_fetched(st, st->log[i].unit.v, -ENOMEM);
+	refuse_all(st);
 	plan_set_memory(st->plan, UINT64_MAX, UINT64_MAX);
-	st->is_auto[PLAN_ACT_FETCH] = true;
 	st->now += 200 * NS_PER_MS;
 	story_step(st);
 	/* half of 350, as nothing was read yet */
